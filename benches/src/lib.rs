@@ -1,0 +1,1 @@
+//! Criterion suites and workload benches of Tidelock.

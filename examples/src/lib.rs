@@ -1,0 +1,1 @@
+//! Programs a person can run: arena is the front door.

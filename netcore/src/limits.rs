@@ -1,0 +1,53 @@
+//! Every limit that Tidelock puts on what others may send or make it keep. Nothing is allocated for a peer before its size was
+//! compared with one of these.
+
+use std::time::Duration;
+
+/// Bytes of one message on a reliable lane. Larger things come in pieces.
+pub const MESSAGE_BYTES: usize = 16 * 1024;
+/// Bytes of the words that go with the end of a link.
+pub const CLOSE_TEXT_BYTES: usize = 512;
+/// Bytes that a reliable lane may hold for a peer that does not take them; beyond, the peer is too slow and is removed.
+pub const LANE_QUEUE_BYTES: usize = 1 << 20;
+/// Bytes that every transport must take in one datagram.
+pub const DATAGRAM_MIN_BYTES: usize = 1000;
+/// Bytes of the largest datagram that Tidelock ever builds, whatever a transport offers.
+pub const DATAGRAM_MAX_BYTES: usize = 1200;
+/// Ranges of packet numbers in one acknowledgement. The oldest are left out; their packets are sent again.
+pub const ACK_RANGES: usize = 32;
+/// Packets sent and not yet acknowledged or lost, per link and direction.
+pub const PACKETS_IN_FLIGHT: usize = 8192;
+/// Send ticks that the history remembers: both sides of every stream. Baselines are younger than this.
+pub const RING: usize = 64;
+/// The oldest baseline, in send ticks, that a packet may name.
+pub const BASE_AGE: u64 = 62;
+/// Components (and resources) in a schema.
+pub const COMPONENTS: usize = 64;
+/// Kinds in a schema.
+pub const KINDS: usize = 64;
+/// Messages in a schema.
+pub const MESSAGES: usize = 256;
+/// Fields of one component, options and parts counted.
+pub const FIELDS: usize = 64;
+/// Bits of the largest value of one component: it must fit any datagram together with its headers.
+pub const COMPONENT_BITS: usize = 7_200;
+/// Bytes of a stable name (component, kind, message, field).
+pub const NAME_BYTES: usize = 64;
+/// Bytes of a bounded string field.
+pub const STRING_BYTES: usize = 512;
+/// Rows of one stream: networked entities that one peer publishes at one time.
+pub const ROWS: usize = 1 << 18;
+/// Peers of one session, the host included.
+pub const PEERS: usize = 1024;
+/// NetIds in one lease.
+pub const LEASE: u64 = 1 << 16;
+/// Messages that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
+pub const WAITING_MESSAGES: usize = 256;
+/// How long a message waits for an entity that it names.
+pub const WAITING_TIME: Duration = Duration::from_secs(10);
+/// How long a link may take from its opening to admission.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// Ticks run in one frame after a stall; the rest is skipped.
+pub const CATCH_UP_TICKS: u64 = 8;
+/// Events that wait for the game to fetch them; the oldest go first, and their number is told.
+pub const EVENTS: usize = 1 << 16;

@@ -1,0 +1,1 @@
+//! derive(Replicate, Interpolate, Checkpoint) for Tidelock.

@@ -1,0 +1,1 @@
+//! A Rust framework that keeps the worlds of many machines in step.

@@ -1,0 +1,1 @@
+//! The test that every Tidelock transport passes.

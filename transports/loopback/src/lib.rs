@@ -1,0 +1,1 @@
+//! Tidelock's in-process transport, through the seeded emulator.

@@ -1,0 +1,1 @@
+//! Tidelock over QUIC.
