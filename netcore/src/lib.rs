@@ -6,8 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ack;
 pub mod bits;
 pub mod error;
 pub mod limits;
+pub mod packet;
 pub mod tick;
 pub mod transport;
