@@ -1,1 +1,24 @@
-//! derive(Replicate, Interpolate, Checkpoint) for Tidelock.
+//! derive(Replicate) for Tidelock. What the attributes mean stands at the traits, in the crate `tidelock`.
+
+#![forbid(unsafe_code)]
+
+mod attrs;
+mod input;
+mod raw;
+mod replicate;
+mod shape;
+
+use input::Input;
+use proc_macro::TokenStream;
+use syn::{DeriveInput, Result, parse_macro_input};
+
+/// Implements `tidelock::Replicate`.
+#[proc_macro_derive(Replicate, attributes(net))]
+pub fn replicate(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    finish(Input::parse(input).and_then(|input| replicate::expand(&input)))
+}
+
+fn finish(result: Result<proc_macro2::TokenStream>) -> TokenStream {
+    result.unwrap_or_else(|error| error.into_compile_error()).into()
+}

@@ -1,0 +1,235 @@
+//! What a field is, from its type and its attributes: the place where both are checked against each other.
+
+use crate::attrs::{At, Attrs};
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprUnary, GenericArgument, Ident, Lit, PathArguments, Result, Type, UnOp};
+
+/// A field, taken apart.
+pub(crate) enum Shape {
+    /// A float in steps. The float type, `step`, `low`, `high`.
+    Step { float: Ident, step: Expr, low: Expr, high: Expr, order: u32 },
+    /// An angle of this float type.
+    Angle { float: Ident, bits: u32 },
+    /// `[f32; 4]` as a rotation.
+    Quat { bits: u32 },
+    /// An exact `f32`.
+    Exact,
+    /// An integer of at most 32 bits or with a range; `low` and `high` are of its own type.
+    Integer { ty: Ident, low: TokenStream, high: TokenStream, order: u32 },
+    /// An integer of 64 bits.
+    Wide { ty: Ident },
+    /// `bool`
+    Bool,
+    /// A string of at most `cap` bytes.
+    Text { cap: u32 },
+    /// An entity; `optional` for `Option<Entity>`.
+    Entity { optional: bool },
+    /// Any other type that implements the trait itself.
+    Nested(Type),
+    /// `Option` of anything but an entity.
+    Maybe(Box<Shape>),
+    /// An array.
+    Array(Box<Shape>, Expr),
+}
+
+impl Shape {
+    /// What travels of a field of type `ty` with these attributes.
+    pub(crate) fn of(ty: &Type, attrs: &Attrs) -> Result<Self> {
+        match ty {
+            Type::Group(inner) => return Self::of(&inner.elem, attrs),
+            Type::Paren(inner) => return Self::of(&inner.elem, attrs),
+            Type::Array(array) if attrs.quat.is_some() => return quat(&array.elem, &array.len, attrs),
+            Type::Array(array) => return Ok(Self::Array(Box::new(Self::of(&array.elem, attrs)?), array.len.clone())),
+            Type::Path(_) => {}
+            Type::Tuple(_) => {
+                return Err(Error::new(ty.span(), "tuples have no field names; use a struct that derives `Replicate`"));
+            }
+            Type::Reference(_) => return Err(Error::new(ty.span(), "references cannot travel; a component owns its values")),
+            _ => return Err(Error::new(ty.span(), "this type cannot travel; it has no fixed number of words")),
+        }
+        if let Some(inner) = option(ty) {
+            return match Self::of(inner, attrs)? {
+                Self::Entity { optional: false } => Ok(Self::Entity { optional: true }),
+                Self::Maybe(_) | Self::Entity { .. } => {
+                    Err(Error::new(ty.span(), "an option of an option cannot travel; use an enum or a struct"))
+                }
+                inner => Ok(Self::Maybe(Box::new(inner))),
+            };
+        }
+        let Some(ident) = last(ty) else { return nested(ty, attrs) };
+        match ident.to_string().as_str() {
+            "f32" | "f64" => float(ident, attrs),
+            "bool" => attrs.only(&[], "a `bool`").map(|()| Self::Bool),
+            "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" => integer(ident, attrs),
+            "usize" | "isize" => {
+                Err(Error::new(ty.span(), "its size differs between machines; use `u32`, `u64`, `i32` or `i64`"))
+            }
+            "u128" | "i128" => Err(Error::new(ty.span(), "integers of 128 bits cannot travel; use two of 64 bits")),
+            "char" => Err(Error::new(ty.span(), "a `char` cannot travel; use `u32` or a String with `#[net(max = 4)]`")),
+            "String" => text(ty, attrs),
+            "Entity" => attrs.only(&[], "an entity").map(|()| Self::Entity { optional: false }),
+            "Vec" | "VecDeque" | "HashMap" | "HashSet" | "BTreeMap" | "BTreeSet" => {
+                Err(Error::new(ty.span(), "a collection has no bounded size; use an array, or entities of their own"))
+            }
+            _ => nested(ty, attrs),
+        }
+    }
+
+    /// Is everything in it built in, so that its raw bits are plain words?
+    pub(crate) fn is_plain(&self) -> bool {
+        match self {
+            Self::Nested(_) => false,
+            Self::Maybe(inner) | Self::Array(inner, _) => inner.is_plain(),
+            _ => true,
+        }
+    }
+}
+
+fn nested(ty: &Type, attrs: &Attrs) -> Result<Shape> {
+    attrs.only(&[], "this type; attributes of a nested value stand in its own struct")?;
+    Ok(Shape::Nested(ty.clone()))
+}
+
+fn float(ident: &Ident, attrs: &Attrs) -> Result<Shape> {
+    if attrs.exact.is_some() {
+        if ident == "f64" {
+            return Err(Error::new(ident.span(), "an `f64` cannot travel exactly; give it a `step` and a `range`"));
+        }
+        return attrs.only(&["exact"], "an exact float").map(|()| Shape::Exact);
+    }
+    if attrs.angle.is_some() {
+        attrs.only(&["angle", "bits"], "an angle")?;
+        let Some(bits) = &attrs.bits else {
+            return Err(Error::new(ident.span(), "an angle needs `bits`: `#[net(angle, bits = 10)]`"));
+        };
+        return Ok(Shape::Angle { float: ident.clone(), bits: bits.value });
+    }
+    attrs.only(&["step", "range", "order"], "a float")?;
+    match (&attrs.step, &attrs.range) {
+        (Some(step), Some(range)) => {
+            check_steps(ident, step, range)?;
+            let (low, high) = range.value.clone();
+            let order = attrs.order.as_ref().map_or(4, |o| o.value);
+            Ok(Shape::Step { float: ident.clone(), step: step.value.clone(), low, high, order })
+        }
+        (Some(step), None) => Err(Error::new(step.span, "a step needs a range: `#[net(step = 0.01, range = -500.0..=500.0)]`")),
+        (None, Some(range)) => Err(Error::new(range.span, "a float with a range needs a step: `step = 0.01`")),
+        (None, None) => Err(Error::new(
+            ident.span(),
+            "how exactly should this float travel? Write `#[net(step = 0.01, range = -500.0..=500.0)]`, `#[net(angle, bits = 10)]` or, for an f32, `#[net(exact)]`",
+        )),
+    }
+}
+
+/// What can be seen here is refused here, with its place; what is a constant elsewhere, `Step` refuses in a `const`.
+fn check_steps(float: &Ident, step: &At<Expr>, range: &At<(Expr, Expr)>) -> Result<()> {
+    if let Some(step_value) = literal(&step.value) {
+        if step_value <= 0.0 {
+            return Err(Error::new(step.value.span(), "a step must be greater than zero"));
+        }
+        if let (Some(low), Some(high)) = (literal(&range.value.0), literal(&range.value.1)) {
+            let reach = if float == "f32" { 8e6 } else { 1e15 };
+            if low.abs().max(high.abs()) > step_value * reach {
+                return Err(Error::new(
+                    step.value.span(),
+                    format!("the step is too fine: an {float} cannot tell neighbours apart at the far end of the range"),
+                ));
+            }
+            if high - low < step_value / 2.0 && low < high {
+                return Err(Error::new(range.span, "the range is shorter than a step"));
+            }
+            if (high - low) / step_value + 0.5 >= 4_294_967_296.0 {
+                return Err(Error::new(range.span, "the range has more than 2^32 steps"));
+            }
+        }
+    }
+    if let (Some(low), Some(high)) = (literal(&range.value.0), literal(&range.value.1))
+        && low >= high
+    {
+        return Err(Error::new(range.span, "the range is empty"));
+    }
+    Ok(())
+}
+
+fn quat(elem: &Type, len: &Expr, attrs: &Attrs) -> Result<Shape> {
+    attrs.only(&["quat", "bits"], "a rotation")?;
+    if last(elem).is_none_or(|i| i != "f32") || literal(len) != Some(4.0) {
+        return Err(Error::new(elem.span(), "a rotation is `[f32; 4]`: x, y, z, w"));
+    }
+    match &attrs.bits {
+        Some(bits) if (4..=16).contains(&bits.value) => Ok(Shape::Quat { bits: bits.value }),
+        Some(bits) => Err(Error::new(bits.span, "the parts of a rotation have 4 to 16 bits")),
+        None => Err(Error::new(elem.span(), "a rotation needs `bits`: `#[net(quat, bits = 10)]`")),
+    }
+}
+
+fn integer(ty: &Ident, attrs: &Attrs) -> Result<Shape> {
+    attrs.only(&["range", "order"], "an integer")?;
+    let order = attrs.order.as_ref().map_or(2, |o| o.value);
+    let wide = ty == "u64" || ty == "i64";
+    let Some(range) = &attrs.range else {
+        if !wide {
+            return Ok(Shape::Integer { ty: ty.clone(), low: quote!(#ty::MIN), high: quote!(#ty::MAX), order });
+        }
+        return match &attrs.order {
+            Some(order) => Err(Error::new(order.span, "an integer of 64 bits takes an `order` only together with a `range`")),
+            None => Ok(Shape::Wide { ty: ty.clone() }),
+        };
+    };
+    let (low, high) = &range.value;
+    if let (Some(low), Some(high)) = (literal(low), literal(high)) {
+        if low >= high {
+            return Err(Error::new(range.span, "the range is empty"));
+        }
+        if wide && high - low >= 4_294_967_296.0 {
+            return Err(Error::new(range.span, "a range has at most 2^32 values; leave it out to send all 64 bits"));
+        }
+    }
+    Ok(Shape::Integer { ty: ty.clone(), low: quote!(#low), high: quote!(#high), order })
+}
+
+fn text(ty: &Type, attrs: &Attrs) -> Result<Shape> {
+    attrs.only(&["max"], "a String")?;
+    match &attrs.max {
+        Some(max) => Ok(Shape::Text { cap: max.value }),
+        None => Err(Error::new(ty.span(), "a String needs the most bytes it may have: `#[net(max = 32)]`")),
+    }
+}
+
+/// The `T` of `Option<T>`.
+pub(crate) fn option(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let segment = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(args) = &segment.arguments else { return None };
+    match args.args.first()? {
+        GenericArgument::Type(inner) if segment.ident == "Option" && args.args.len() == 1 => Some(inner),
+        _ => None,
+    }
+}
+
+/// The last name of a path.
+pub(crate) fn last(ty: &Type) -> Option<&Ident> {
+    match ty {
+        Type::Group(inner) => last(&inner.elem),
+        Type::Paren(inner) => last(&inner.elem),
+        Type::Path(path) if path.qself.is_none() => path.path.segments.last().map(|s| &s.ident),
+        _ => None,
+    }
+}
+
+/// The value of a literal, if the expression is one.
+fn literal(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Lit(lit) => match &lit.lit {
+            Lit::Int(v) => v.base10_digits().parse().ok(),
+            Lit::Float(v) => v.base10_digits().parse().ok(),
+            _ => None,
+        },
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => literal(expr).map(|v| -v),
+        Expr::Paren(inner) => literal(&inner.expr),
+        Expr::Group(inner) => literal(&inner.expr),
+        _ => None,
+    }
+}

@@ -1,0 +1,383 @@
+//! What the quantised form of a component looks like: a table of fields, each a fixed number of 32-bit words.
+
+use crate::field::{ANGLE_BITS, MAX_ORDER, QUAT_BITS, Step, text_words};
+use crate::replicate::Replicate;
+use thiserror::Error;
+use tidelock_netcore::limits;
+use xxhash_rust::xxh3::Xxh3;
+
+/// How one field of a component is kept and coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldCode {
+    /// One word in `0..=max`: the index of a step, or an integer less its minimum.
+    Number {
+        /// The largest word.
+        max: u32,
+        /// Order of the code for differences: about the bits of a usual one. At most [`MAX_ORDER`].
+        order: u32,
+    },
+    /// Two words, low and high: an integer of 64 bits.
+    Wide,
+    /// One word in `0..2^bits` that wraps: an angle.
+    Wrapping {
+        /// Bits of the word, within [`ANGLE_BITS`].
+        bits: u32,
+    },
+    /// One word in `0..count`: `bool` and enums without fields.
+    Choice {
+        /// How many there are to choose from, at least 1.
+        count: u32,
+    },
+    /// One word: the bits of a finite `f32` that is not −0.0.
+    Float,
+    /// Four words: a rotation, see [`quat_words`](crate::field::quat_words).
+    Quat {
+        /// Bits of each of the three parts, within [`QUAT_BITS`].
+        bits: u32,
+    },
+    /// One word of length, then the bytes of UTF-8, four to a word from the lowest up; unused ones are zero.
+    Text {
+        /// The largest length in bytes, 1 to [`limits::STRING_BYTES`].
+        cap: u32,
+    },
+    /// Two words, low and high, of a [`NetId`](crate::netid::NetId); 0 is none.
+    Entity,
+    /// One word, 0 or 1: are the next `fields` entries of the table there? If not, all their words are zero.
+    Maybe {
+        /// Entries that follow and belong to it, nested ones counted.
+        fields: u32,
+    },
+}
+
+impl FieldCode {
+    /// Words of the field, for [`Maybe`](Self::Maybe) without what belongs to it.
+    #[inline]
+    #[must_use]
+    pub const fn words(self) -> usize {
+        match self {
+            Self::Number { .. } | Self::Wrapping { .. } | Self::Choice { .. } | Self::Float | Self::Maybe { .. } => 1,
+            Self::Wide | Self::Entity => 2,
+            Self::Quat { .. } => 4,
+            Self::Text { cap } => text_words(cap),
+        }
+    }
+
+    fn hash_into(self, hasher: &mut Xxh3) {
+        let (tag, a, b) = match self {
+            Self::Number { max, order } => (0u8, max, order),
+            Self::Wide => (1, 0, 0),
+            Self::Wrapping { bits } => (2, bits, 0),
+            Self::Choice { count } => (3, count, 0),
+            Self::Float => (4, 0, 0),
+            Self::Quat { bits } => (5, bits, 0),
+            Self::Text { cap } => (6, cap, 0),
+            Self::Entity => (7, 0, 0),
+            Self::Maybe { fields } => (8, fields, 0),
+        };
+        hasher.update(&[tag]);
+        hasher.update(&a.to_le_bytes());
+        hasher.update(&b.to_le_bytes());
+    }
+}
+
+/// What the words of a field stand for, so that tools can show them and builds that differ in it do not meet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Meaning {
+    /// The word speaks for itself.
+    Plain,
+    /// The value is `min + word · step`.
+    Grid {
+        /// The value of word 0.
+        min: f64,
+        /// The distance between two words.
+        step: f64,
+    },
+    /// The names of the choices, in order.
+    Names(&'static [&'static str]),
+}
+
+impl Meaning {
+    fn hash_into(self, hasher: &mut Xxh3) {
+        match self {
+            Self::Plain => hasher.update(&[0]),
+            Self::Grid { min, step } => {
+                hasher.update(&[1]);
+                hasher.update(&min.to_bits().to_le_bytes());
+                hasher.update(&step.to_bits().to_le_bytes());
+            }
+            Self::Names(names) => {
+                hasher.update(&[2]);
+                hasher.update(&(names.len() as u32).to_le_bytes());
+                names.iter().for_each(|name| hash_name(name, hasher));
+            }
+        }
+    }
+}
+
+/// One entry of a layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Where it stands: `x`, `owner.id` for a nested one, `corners.2` in an array.
+    pub name: String,
+    /// How it is kept and coded.
+    pub code: FieldCode,
+    /// What its words stand for.
+    pub meaning: Meaning,
+}
+
+/// A component whose fields cannot travel as they are described.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// More than [`limits::FIELDS`] fields.
+    #[error("{0} fields, at most {max} are allowed; split the component", max = limits::FIELDS)]
+    TooManyFields(usize),
+    /// The largest value is more than [`limits::COMPONENT_BITS`].
+    #[error("up to {0} bits, at most {max} are allowed; split the component or shorten its texts", max = limits::COMPONENT_BITS)]
+    TooLarge(usize),
+    /// A name of more than [`limits::NAME_BYTES`], or one that occurs twice.
+    #[error("the field name `{0}` is too long or occurs twice")]
+    Name(String),
+    /// Bits, order, length or count outside what the code allows.
+    #[error("field `{name}`: {code:?} has a number outside what is allowed")]
+    Code {
+        /// The field.
+        name: String,
+        /// Its code.
+        code: FieldCode,
+    },
+    /// `Replicate::WORDS` is not what `Replicate::layout` describes: an implementation by hand is wrong.
+    #[error("WORDS says {stated} words, the layout describes {described}")]
+    Words {
+        /// `Replicate::WORDS`.
+        stated: usize,
+        /// The sum over the fields.
+        described: usize,
+    },
+}
+
+/// The table of a component's fields. Coding values with it: [`write`](Self::write) and [`read`](Self::read).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    fields: Vec<Field>,
+    pub(crate) codes: Vec<FieldCode>,
+    words: usize,
+    worst_bits: usize,
+    entities: bool,
+}
+
+impl Layout {
+    /// The layout of a component type.
+    ///
+    /// # Errors
+    /// [`LayoutError`] if it is larger than anything that may travel, or implemented wrongly by hand.
+    pub fn of<T: Replicate>() -> Result<Self, LayoutError> {
+        let mut builder = LayoutBuilder::new();
+        T::layout(&mut builder);
+        let layout = builder.build()?;
+        if layout.words != T::WORDS {
+            return Err(LayoutError::Words { stated: T::WORDS, described: layout.words });
+        }
+        Ok(layout)
+    }
+
+    /// The fields in order.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Words of one value.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// No value takes more bits than this, with or without a baseline, at any age.
+    #[must_use]
+    pub fn worst_bits(&self) -> usize {
+        self.worst_bits
+    }
+
+    /// Does any field name an entity?
+    #[must_use]
+    pub fn has_entities(&self) -> bool {
+        self.entities
+    }
+
+    /// Hashes names, codes and meanings: equal hashes mean that two builds understand each other's values.
+    pub fn hash_into(&self, hasher: &mut Xxh3) {
+        hasher.update(&(self.fields.len() as u32).to_le_bytes());
+        for field in &self.fields {
+            hash_name(&field.name, hasher);
+            field.code.hash_into(hasher);
+            field.meaning.hash_into(hasher);
+        }
+    }
+
+    /// The hash of a component of this name with this layout.
+    #[must_use]
+    pub fn digest(&self, name: &str) -> u64 {
+        let mut hasher = Xxh3::new();
+        hash_name(name, &mut hasher);
+        self.hash_into(&mut hasher);
+        hasher.digest()
+    }
+}
+
+fn hash_name(name: &str, hasher: &mut Xxh3) {
+    hasher.update(&(name.len() as u32).to_le_bytes());
+    hasher.update(name.as_bytes());
+}
+
+/// Collects the fields of a component; handed to [`Replicate::layout`].
+#[derive(Debug, Default)]
+pub struct LayoutBuilder {
+    fields: Vec<Field>,
+    prefix: String,
+}
+
+impl LayoutBuilder {
+    /// Without fields.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A field by its code. An empty name stands for the enclosing field itself.
+    pub fn field(&mut self, name: &str, code: FieldCode, meaning: Meaning) {
+        let name = match (self.prefix.as_str(), name) {
+            ("", "") => "value".to_owned(),
+            ("", name) => name.to_owned(),
+            (prefix, "") => prefix.to_owned(),
+            (prefix, name) => format!("{prefix}.{name}"),
+        };
+        self.fields.push(Field { name, code, meaning });
+    }
+
+    /// A float in steps.
+    pub fn number(&mut self, name: &str, step: &Step, order: u32) {
+        let code = FieldCode::Number { max: step.last(), order };
+        self.field(name, code, Meaning::Grid { min: step.min(), step: step.step() });
+    }
+
+    /// An integer in `min..=max`, which differ by less than 2³².
+    pub fn integer(&mut self, name: &str, min: i64, max: i64, order: u32) {
+        // A range that is too wide wraps to order u32::MAX, which `build` refuses.
+        let (max, order) = u32::try_from(max.wrapping_sub(min)).map_or((u32::MAX, u32::MAX), |max| (max, order));
+        self.field(name, FieldCode::Number { max, order }, Meaning::Grid { min: min as f64, step: 1.0 });
+    }
+
+    /// An integer of 64 bits.
+    pub fn wide(&mut self, name: &str) {
+        self.field(name, FieldCode::Wide, Meaning::Plain);
+    }
+
+    /// An angle.
+    pub fn angle(&mut self, name: &str, bits: u32) {
+        self.field(name, FieldCode::Wrapping { bits }, Meaning::Plain);
+    }
+
+    /// One of the named choices.
+    pub fn choice(&mut self, name: &str, choices: &'static [&'static str]) {
+        self.field(name, FieldCode::Choice { count: choices.len() as u32 }, Meaning::Names(choices));
+    }
+
+    /// An exact `f32`.
+    pub fn float(&mut self, name: &str) {
+        self.field(name, FieldCode::Float, Meaning::Plain);
+    }
+
+    /// A rotation.
+    pub fn quat(&mut self, name: &str, bits: u32) {
+        self.field(name, FieldCode::Quat { bits }, Meaning::Plain);
+    }
+
+    /// Text of at most `cap` bytes.
+    pub fn text(&mut self, name: &str, cap: u32) {
+        self.field(name, FieldCode::Text { cap }, Meaning::Plain);
+    }
+
+    /// An entity, or none.
+    pub fn entity(&mut self, name: &str) {
+        self.field(name, FieldCode::Entity, Meaning::Plain);
+    }
+
+    /// Something that may be absent; `inner` describes it.
+    pub fn maybe(&mut self, name: &str, inner: impl FnOnce(&mut Self)) {
+        let at = self.fields.len();
+        self.field(name, FieldCode::Maybe { fields: 0 }, Meaning::Plain);
+        self.within(name, |l| l.within("some", inner));
+        let fields = (self.fields.len() - at - 1) as u32;
+        self.fields[at].code = FieldCode::Maybe { fields };
+    }
+
+    /// A nested value.
+    pub fn part<T: Replicate>(&mut self, name: &str) {
+        self.within(name, T::layout);
+    }
+
+    /// An array of `len` elements, each described by `inner`.
+    pub fn array(&mut self, name: &str, len: usize, mut inner: impl FnMut(&mut Self)) {
+        self.within(name, |l| {
+            for i in 0..len {
+                l.within(&i.to_string(), &mut inner);
+                if l.fields.len() > limits::FIELDS {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Fields that stand within another.
+    pub fn within(&mut self, name: &str, inner: impl FnOnce(&mut Self)) {
+        let len = self.prefix.len();
+        if !name.is_empty() {
+            if len > 0 {
+                self.prefix.push('.');
+            }
+            self.prefix.push_str(name);
+        }
+        inner(self);
+        self.prefix.truncate(len);
+    }
+
+    /// The finished table.
+    ///
+    /// # Errors
+    /// [`LayoutError`], the first that is found.
+    pub fn build(self) -> Result<Layout, LayoutError> {
+        let fields = self.fields;
+        if fields.len() > limits::FIELDS {
+            return Err(LayoutError::TooManyFields(fields.len()));
+        }
+        for (i, field) in fields.iter().enumerate() {
+            if field.name.len() > limits::NAME_BYTES || fields[..i].iter().any(|f| f.name == field.name) {
+                return Err(LayoutError::Name(field.name.clone()));
+            }
+            if !allowed(field.code, fields.len() - i - 1) {
+                return Err(LayoutError::Code { name: field.name.clone(), code: field.code });
+            }
+        }
+        let codes: Vec<_> = fields.iter().map(|f| f.code).collect();
+        let worst_bits = codes.iter().map(|c| c.worst_bits()).sum();
+        if worst_bits > limits::COMPONENT_BITS {
+            return Err(LayoutError::TooLarge(worst_bits));
+        }
+        let words = codes.iter().map(|c| c.words()).sum();
+        let entities = codes.contains(&FieldCode::Entity);
+        Ok(Layout { fields, codes, words, worst_bits, entities })
+    }
+}
+
+fn allowed(code: FieldCode, after: usize) -> bool {
+    match code {
+        FieldCode::Number { order, .. } => order <= MAX_ORDER,
+        FieldCode::Wrapping { bits } => ANGLE_BITS.contains(&bits),
+        FieldCode::Quat { bits } => QUAT_BITS.contains(&bits),
+        FieldCode::Choice { count } => count >= 1,
+        FieldCode::Text { cap } => cap >= 1 && cap as usize <= limits::STRING_BYTES,
+        FieldCode::Maybe { fields } => fields as usize <= after,
+        FieldCode::Wide | FieldCode::Float | FieldCode::Entity => true,
+    }
+}
