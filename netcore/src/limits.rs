@@ -22,7 +22,7 @@ pub const RING: usize = 64;
 /// The oldest baseline, in send ticks, that a packet may name.
 pub const BASE_AGE: u64 = 62;
 /// Components (and resources) in a schema.
-pub const COMPONENTS: usize = 64;
+pub const COMPONENTS: usize = 63;
 /// Kinds in a schema.
 pub const KINDS: usize = 64;
 /// Messages in a schema.

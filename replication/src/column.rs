@@ -1,0 +1,261 @@
+//! One component type behind a common face: how a column of it is read from the world, compared, quantised and written back.
+//!
+//! Erasure is done per column, not per value: the typed code sits in [`Typed`], made generic at registration, and everything
+//! else in the crate handles words.
+
+use crate::layout::{Layout, LayoutBuilder};
+use crate::netid::NetId;
+use crate::peer_id::PeerId;
+use crate::replicate::{FieldError, Quantiser, Replicate, RestoreError, Restorer};
+use hecs::{Archetype, Component, Entity, World};
+use std::any::Any;
+use std::time::Duration;
+
+/// Looks a local entity's name up.
+pub(crate) type NameOf<'a> = &'a dyn Fn(Entity) -> Option<NetId>;
+/// Looks a name's local entity up.
+pub(crate) type EntityOf<'a> = &'a dyn Fn(NetId) -> Option<Entity>;
+
+/// What a `validate` closure is told beside the two values.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    /// Who wrote.
+    pub sender: PeerId,
+    /// The local entity, where there already is one.
+    pub entity: Option<Entity>,
+    /// Between the samples of the value before and of this one, on the writer's timeline; at least one tick.
+    pub elapsed: Duration,
+}
+
+/// A check of what a peer wrote: the value before, the new one. `Err` refuses it.
+pub(crate) type Validator<C> = Box<dyn Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync>;
+/// Blends two samples.
+pub(crate) type Blend<C> = fn(&C, &C, f32) -> C;
+
+/// How a component type travels: as itself, or through another type.
+pub(crate) trait Form<C>: Send + Sync + 'static {
+    type Raw: Copy + PartialEq + Send + Sync + 'static;
+    fn layout(&self, l: &mut LayoutBuilder);
+    fn raw(&self, value: &C) -> Self::Raw;
+    fn quantise(&self, value: &C, out: &mut Quantiser<'_>) -> Result<(), FieldError>;
+    fn restore(&self, from: &mut Restorer<'_>) -> Result<C, RestoreError>;
+}
+
+/// The type is [`Replicate`].
+pub(crate) struct Itself;
+
+impl<C: Replicate> Form<C> for Itself {
+    type Raw = C::Raw;
+
+    fn layout(&self, l: &mut LayoutBuilder) {
+        C::layout(l);
+    }
+
+    #[inline]
+    fn raw(&self, value: &C) -> C::Raw {
+        value.raw()
+    }
+
+    #[inline]
+    fn quantise(&self, value: &C, out: &mut Quantiser<'_>) -> Result<(), FieldError> {
+        value.quantise(out)
+    }
+
+    #[inline]
+    fn restore(&self, from: &mut Restorer<'_>) -> Result<C, RestoreError> {
+        C::restore(from)
+    }
+}
+
+/// The type travels as `W`.
+pub(crate) struct Via<C, W> {
+    pub(crate) to: fn(&C) -> W,
+    pub(crate) from: fn(W) -> C,
+}
+
+impl<C: 'static, W: Replicate> Form<C> for Via<C, W> {
+    type Raw = W::Raw;
+
+    fn layout(&self, l: &mut LayoutBuilder) {
+        W::layout(l);
+    }
+
+    fn raw(&self, value: &C) -> W::Raw {
+        (self.to)(value).raw()
+    }
+
+    fn quantise(&self, value: &C, out: &mut Quantiser<'_>) -> Result<(), FieldError> {
+        (self.to)(value).quantise(out)
+    }
+
+    fn restore(&self, from: &mut Restorer<'_>) -> Result<C, RestoreError> {
+        Ok((self.from)(W::restore(from)?))
+    }
+}
+
+/// What writing a value into the world did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// The entity did not have the component.
+    Added,
+    /// It had it.
+    Changed,
+    /// The entity is gone from the world: the game despawned it behind our back.
+    NoEntity,
+}
+
+/// A column of one component type.
+pub(crate) trait Column: Send + Sync {
+    fn layout(&self) -> &Layout;
+    fn is_in(&self, archetype: &Archetype) -> bool;
+    /// A copy of an archetype's raw values, to compare with later.
+    fn shadow(&self) -> Box<dyn Shadow>;
+    /// Quantises the values at `indices`, in order.
+    fn quantise(
+        &self,
+        archetype: &Archetype,
+        indices: &[u32],
+        names: NameOf<'_>,
+        sink: &mut dyn FnMut(u32, Result<&[u32], FieldError>),
+    );
+    /// Quantises one entity's value; `None` if it has none.
+    fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>>;
+    fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError>;
+    fn remove(&self, world: &mut World, entity: Entity) -> bool;
+    fn validate(&self, old: Option<&[u32]>, new: &[u32], write: &Write, entities: EntityOf<'_>) -> Result<(), &'static str>;
+    fn is_validated(&self) -> bool;
+    /// A [`Reader`] of the component's type.
+    fn reader(&self) -> &dyn Any;
+}
+
+/// The raw values of one component in one archetype when they were last captured.
+pub(crate) trait Shadow: Send + Sync {
+    /// Sets a bit for each value that differs, and takes the new values over. `bits` has a word per 64 values.
+    fn compare(&mut self, column: &dyn Column, archetype: &Archetype, bits: &mut [u64]);
+}
+
+/// Restores and blends values of one type, whatever their form.
+pub(crate) struct Reader<C> {
+    #[expect(clippy::type_complexity, reason = "the one place where it is written")]
+    pub(crate) restore: Box<dyn Fn(&mut Restorer<'_>) -> Result<C, RestoreError> + Send + Sync>,
+    pub(crate) blend: Option<Blend<C>>,
+}
+
+pub(crate) struct Typed<C, F> {
+    form: std::sync::Arc<F>,
+    layout: Layout,
+    validators: Vec<Validator<C>>,
+    reader: Reader<C>,
+}
+
+impl<C: Component, F: Form<C>> Typed<C, F> {
+    pub(crate) fn new(form: F, layout: Layout, validators: Vec<Validator<C>>, blend: Option<Blend<C>>) -> Self {
+        let form = std::sync::Arc::new(form);
+        let inner = form.clone();
+        let reader = Reader { restore: Box::new(move |from| inner.restore(from)), blend };
+        Self { form, layout, validators, reader }
+    }
+
+    fn value(&self, words: &[u32], entities: EntityOf<'_>) -> Result<C, RestoreError> {
+        self.form.restore(&mut Restorer::new(words, entities))
+    }
+}
+
+/// Values of up to this many words are quantised without touching the heap.
+type Words = smallvec::SmallVec<[u32; 16]>;
+
+impl<C: Component, F: Form<C>> Column for Typed<C, F> {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn is_in(&self, archetype: &Archetype) -> bool {
+        archetype.has::<C>()
+    }
+
+    fn shadow(&self) -> Box<dyn Shadow> {
+        Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), of: std::marker::PhantomData })
+    }
+
+    fn quantise(
+        &self,
+        archetype: &Archetype,
+        indices: &[u32],
+        names: NameOf<'_>,
+        sink: &mut dyn FnMut(u32, Result<&[u32], FieldError>),
+    ) {
+        let Some(column) = archetype.get::<&C>() else { return };
+        let mut words: Words = smallvec::smallvec![0; self.layout.words()];
+        for &i in indices {
+            let result = self.form.quantise(&column[i as usize], &mut Quantiser::new(&mut words, names));
+            sink(i, result.map(|()| &words[..]));
+        }
+    }
+
+    fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>> {
+        let value = world.get::<&C>(entity).ok()?;
+        Some(self.form.quantise(&value, &mut Quantiser::new(out, names)))
+    }
+
+    fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError> {
+        let value = self.value(words, entities)?;
+        if let Ok(mut old) = world.get::<&mut C>(entity) {
+            *old = value;
+            return Ok(Written::Changed);
+        }
+        Ok(if world.insert_one(entity, value).is_ok() { Written::Added } else { Written::NoEntity })
+    }
+
+    fn remove(&self, world: &mut World, entity: Entity) -> bool {
+        world.remove_one::<C>(entity).is_ok()
+    }
+
+    fn validate(&self, old: Option<&[u32]>, new: &[u32], write: &Write, entities: EntityOf<'_>) -> Result<(), &'static str> {
+        if self.validators.is_empty() {
+            return Ok(());
+        }
+        // what waits for an entity is checked by the bounds of its fields alone
+        let Ok(new) = self.value(new, entities) else { return Ok(()) };
+        let old = old.and_then(|words| self.value(words, entities).ok());
+        self.validators.iter().try_for_each(|check| check(old.as_ref(), &new, write))
+    }
+
+    fn is_validated(&self) -> bool {
+        !self.validators.is_empty()
+    }
+
+    fn reader(&self) -> &dyn Any {
+        &self.reader
+    }
+}
+
+struct Raws<C, F: Form<C>> {
+    form: std::sync::Arc<F>,
+    values: Vec<F::Raw>,
+    of: std::marker::PhantomData<fn() -> C>,
+}
+
+impl<C: Component, F: Form<C>> Shadow for Raws<C, F> {
+    fn compare(&mut self, _: &dyn Column, archetype: &Archetype, bits: &mut [u64]) {
+        let Some(column) = archetype.get::<&C>() else { return };
+        self.values.truncate(column.len());
+        let known = self.values.len();
+        self.values.extend(column[known..].iter().map(|v| self.form.raw(v)));
+        for (block, word) in bits.iter_mut().enumerate() {
+            let range = block * 64..known.min(block * 64 + 64);
+            if range.start >= range.end {
+                break;
+            }
+            let mut differs = 0;
+            for (i, (old, new)) in self.values[range.clone()].iter_mut().zip(&column[range]).enumerate() {
+                let new = self.form.raw(new);
+                differs |= u64::from(*old != new) << i;
+                *old = new;
+            }
+            *word |= differs;
+        }
+        for i in known..column.len() {
+            bits[i / 64] |= 1 << (i % 64);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The register of networked entities: name, local handle, kind, owners, and the rows that carry them.
+
+use crate::netid::NetId;
+use crate::peer_id::PeerId;
+use crate::presence::{Owners, UNOWNED};
+use hecs::{Entity, World};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+pub(crate) const NO_ROW: u32 = u32::MAX;
+
+/// Marks a networked entity in the world, and is its name there. Put on and taken off by the framework alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Networked {
+    pub(crate) net: NetId,
+    /// Index into the register.
+    pub(crate) slot: u32,
+}
+
+impl Networked {
+    /// The entity's name in the session.
+    #[must_use]
+    pub fn id(&self) -> NetId {
+        self.net
+    }
+}
+
+/// Marks the entities that this peer simulates now: it has authority over one of their components, and their kind's time runs.
+/// Put on and taken off by the framework alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Simulated;
+
+pub(crate) struct Record {
+    pub(crate) net: NetId,
+    pub(crate) entity: Entity,
+    pub(crate) kind: usize,
+    pub(crate) owners: Owners,
+    pub(crate) cut: u8,
+    /// Row in what this peer publishes, or [`NO_ROW`].
+    pub(crate) out_row: u32,
+    /// Rows in what others publish.
+    pub(crate) in_rows: SmallVec<[(PeerId, u32); 2]>,
+    /// Bit c: this peer has authority over component c.
+    pub(crate) mine: u64,
+    pub(crate) simulated: bool,
+}
+
+impl Record {
+    pub(crate) fn in_row(&self, peer: PeerId) -> Option<usize> {
+        self.in_rows.iter().find(|r| r.0 == peer).map(|r| r.1 as usize)
+    }
+
+    pub(crate) fn set_in_row(&mut self, peer: PeerId, row: usize) {
+        self.in_rows.retain(|r| r.0 != peer);
+        self.in_rows.push((peer, row as u32));
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Entities {
+    records: Vec<Option<Record>>,
+    free: Vec<u32>,
+    by_net: FxHashMap<NetId, u32>,
+}
+
+impl Entities {
+    /// Registers an entity and marks it in the world.
+    pub(crate) fn insert(&mut self, world: &mut World, net: NetId, entity: Entity, kind: usize) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.records.push(None);
+            self.records.len() as u32 - 1
+        });
+        let owners = [UNOWNED; crate::policy::OWNER_SLOTS];
+        self.records[slot as usize] = Some(Record {
+            net,
+            entity,
+            kind,
+            owners,
+            cut: 0,
+            out_row: NO_ROW,
+            in_rows: SmallVec::new(),
+            mine: 0,
+            simulated: false,
+        });
+        self.by_net.insert(net, slot);
+        // the caller has just spawned it
+        let _ = world.insert_one(entity, Networked { net, slot });
+        slot
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Record> {
+        let record = self.records.get_mut(slot as usize)?.take()?;
+        self.by_net.remove(&record.net);
+        self.free.push(slot);
+        Some(record)
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&Record> {
+        self.records.get(slot as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Record> {
+        self.records.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(crate) fn slot_of(&self, net: NetId) -> Option<u32> {
+        self.by_net.get(&net).copied()
+    }
+
+    pub(crate) fn entity_of(&self, net: NetId) -> Option<Entity> {
+        self.get(self.slot_of(net)?).map(|r| r.entity)
+    }
+
+    /// The record behind a local handle.
+    pub(crate) fn slot_at(&self, world: &World, entity: Entity) -> Option<u32> {
+        let networked = *world.get::<&Networked>(entity).ok()?;
+        // a mark of another session has a name that is not ours
+        (self.get(networked.slot)?.net == networked.net).then_some(networked.slot)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Record)> {
+        self.records.iter().enumerate().filter_map(|(i, r)| r.as_ref().map(|r| (i as u32, r)))
+    }
+
+    /// How many slots there are, free ones included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.records.len() as u32
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_net.len()
+    }
+}
+
+/// Looks names up in the world itself: what the capture of references needs.
+pub(crate) fn name_in(world: &World) -> impl Fn(Entity) -> Option<NetId> + '_ {
+    |entity| world.get::<&Networked>(entity).ok().map(|n| n.net)
+}

@@ -1,0 +1,369 @@
+//! One history: the current quantised columns by row, and per send tick a log of the old values of the rows that changed.
+//!
+//! The value of a row *in force at tick B* is the oldest logged value among the ticks after B, or the current one if the row did
+//! not change since. So a baseline is one tick for all rows, a row at rest costs nothing, and the past is found in as many steps
+//! as it is ticks old.
+
+use tidelock_netcore::limits::RING;
+use tidelock_netcore::tick::Tick;
+
+/// Rows per block: one bit each in a `u64`.
+pub(crate) const BLOCK: usize = 64;
+
+const NONE: u32 = u32::MAX;
+
+/// Old values of some rows of one block and component, in ascending row order.
+#[derive(Clone, Copy)]
+struct Segment {
+    mask: u64,
+    /// Where in the slot's log of this component, in words.
+    offset: u32,
+    /// The next segment of the same block and component.
+    next: u32,
+    mark: Mark,
+}
+
+/// What is known of a change beside the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Session tick that the new value was sampled at.
+    pub(crate) sample: Tick,
+    /// It is the first value of its row's binding: what it replaces belongs to nobody.
+    pub(crate) first: bool,
+    /// The value before was in force until the send before.
+    pub(crate) rested: bool,
+}
+
+impl Mark {
+    /// An ordinary change.
+    pub(crate) fn at(sample: Tick) -> Self {
+        Self { sample, first: false, rested: false }
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    tick: Tick,
+    /// Bit c: component c changed somewhere.
+    any: u64,
+    /// By component, then block.
+    changed: Vec<u64>,
+    /// First segment, by component, then block; meaningful where `changed` is not zero.
+    head: Vec<u32>,
+    segments: Vec<Segment>,
+    /// By component: old values, one after the other.
+    log: Vec<Vec<u32>>,
+}
+
+/// A sample of a row, as [`History::bracket`] finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample<'a> {
+    /// When it was sampled; `None`: before anything the ring remembers.
+    pub(crate) tick: Option<Tick>,
+    /// See [`Mark::rested`].
+    pub(crate) rested: bool,
+    pub(crate) words: &'a [u32],
+}
+
+/// The columns of everything that one stream carries. See the module's words.
+pub(crate) struct History {
+    strides: Vec<usize>,
+    now: Tick,
+    blocks: usize,
+    columns: Vec<Vec<u32>>,
+    slots: Vec<Slot>,
+}
+
+impl History {
+    /// Empty columns of `strides[c]` words a row, with `now` as the open tick.
+    pub(crate) fn new(strides: Vec<usize>, now: Tick) -> Self {
+        let slots = (0..RING).map(|_| Slot { log: vec![Vec::new(); strides.len()], ..Slot::default() }).collect();
+        let columns = vec![Vec::new(); strides.len()];
+        let mut history = Self { strides, now, blocks: 0, columns, slots };
+        history.slot_mut(now).tick = now;
+        history
+    }
+
+    pub(crate) fn components(&self) -> usize {
+        self.strides.len()
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The open tick: what is set now is a change of this tick.
+    pub(crate) fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// Makes room for `blocks` blocks of rows.
+    pub(crate) fn grow(&mut self, blocks: usize) {
+        if blocks <= self.blocks {
+            return;
+        }
+        let to = blocks.next_power_of_two().max(4);
+        for (column, stride) in self.columns.iter_mut().zip(&self.strides) {
+            column.resize(to * BLOCK * stride, 0);
+        }
+        for slot in &mut self.slots {
+            slot.changed = relaid(&slot.changed, self.blocks, to, self.strides.len());
+            slot.head = relaid(&slot.head, self.blocks, to, self.strides.len());
+        }
+        self.blocks = to;
+    }
+
+    /// Closes the open tick and opens `tick`. Ticks in between had no change.
+    pub(crate) fn advance_to(&mut self, tick: Tick) {
+        if tick <= self.now {
+            return;
+        }
+        let first = Tick(self.now.0 + 1).max(tick.minus(RING as u64 - 1));
+        for t in first.0..=tick.0 {
+            let slot = self.slot_mut(Tick(t));
+            slot.tick = Tick(t);
+            if slot.any != 0 {
+                slot.any = 0;
+                slot.changed.fill(0);
+                slot.segments.clear();
+                slot.log.iter_mut().for_each(Vec::clear);
+            }
+        }
+        self.now = tick;
+    }
+
+    /// The current value.
+    #[inline]
+    pub(crate) fn value(&self, c: usize, row: usize) -> &[u32] {
+        let stride = self.strides[c];
+        &self.columns[c][row * stride..(row + 1) * stride]
+    }
+
+    /// Is the ring long enough to tell what was in force at `tick`?
+    pub(crate) fn remembers(&self, tick: Tick) -> bool {
+        tick <= self.now && self.now.since(tick) < RING as u64
+    }
+
+    /// The value in force at the end of `tick`, which the ring must remember.
+    #[inline]
+    pub(crate) fn value_at(&self, c: usize, row: usize, tick: Tick) -> &[u32] {
+        debug_assert!(self.remembers(tick));
+        for t in tick.0 + 1..=self.now.0 {
+            if self.has(c, row, Tick(t)) {
+                let (_, at) = self.logged(c, row, Tick(t));
+                return &self.slot(Tick(t)).log[c][at..at + self.strides[c]];
+            }
+        }
+        self.value(c, row)
+    }
+
+    /// Sets a value in the open tick if it differs; says whether it did.
+    pub(crate) fn set(&mut self, c: usize, row: usize, words: &[u32], mark: Mark) -> bool {
+        if self.value(c, row) == words {
+            return false;
+        }
+        self.record(c, row, words, mark);
+        true
+    }
+
+    /// Sets a value in the open tick and counts it as changed even if it is the same.
+    pub(crate) fn record(&mut self, c: usize, row: usize, words: &[u32], mark: Mark) {
+        let stride = self.strides[c];
+        let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
+        let at = c * self.blocks + block;
+        let now = self.now;
+        let current = &mut self.columns[c][row * stride..(row + 1) * stride];
+        let slot = &mut self.slots[now.0 as usize % RING];
+        if slot.changed[at] & bit != 0 {
+            current.copy_from_slice(words);
+            return;
+        }
+        slot.push(at, bit, c, current, mark);
+        current.copy_from_slice(words);
+    }
+
+    /// Puts a value that belongs to `tick` where it belongs, though later ones may be there already. Says whether it is now the
+    /// newest value of the row.
+    pub(crate) fn insert(&mut self, c: usize, row: usize, words: &[u32], tick: Tick, mark: Mark) -> bool {
+        debug_assert!(self.remembers(tick));
+        if tick == self.now {
+            self.record(c, row, words, mark);
+            return true;
+        }
+        if self.has(c, row, tick) {
+            return false;
+        }
+        let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
+        let at = c * self.blocks + block;
+        let stride = self.strides[c];
+        let later = (tick.0 + 1..=self.now.0).map(Tick).find(|t| self.has(c, row, *t));
+        let Some(later) = later else {
+            let slot = &mut self.slots[tick.0 as usize % RING];
+            let current = &mut self.columns[c][row * stride..(row + 1) * stride];
+            slot.push(at, bit, c, current, mark);
+            current.copy_from_slice(words);
+            return true;
+        };
+        // what the later change replaced is this value; what this one replaces is what the later change had logged
+        let (_, offset) = self.logged(c, row, later);
+        let mut old = smallvec::SmallVec::<[u32; 16]>::new();
+        let entry = &mut self.slots[later.0 as usize % RING].log[c][offset..offset + stride];
+        old.extend_from_slice(entry);
+        entry.copy_from_slice(words);
+        self.slots[tick.0 as usize % RING].push(at, bit, c, &old, mark);
+        false
+    }
+
+    /// Did the row change in `tick`?
+    #[inline]
+    pub(crate) fn has(&self, c: usize, row: usize, tick: Tick) -> bool {
+        let slot = self.slot(tick);
+        slot.any >> c & 1 != 0 && slot.tick == tick && slot.changed[c * self.blocks + row / BLOCK] >> (row % BLOCK) & 1 != 0
+    }
+
+    /// The rows of component `c` that changed in `tick`, by block; empty if none did or the ring has forgotten.
+    #[inline]
+    pub(crate) fn changed(&self, c: usize, tick: Tick) -> &[u64] {
+        let slot = self.slot(tick);
+        if slot.tick != tick || slot.any >> c & 1 == 0 {
+            return &[];
+        }
+        &slot.changed[c * self.blocks..(c + 1) * self.blocks]
+    }
+
+    /// Which components changed in `tick`, as bits.
+    #[inline]
+    pub(crate) fn changed_components(&self, tick: Tick) -> u64 {
+        let slot = self.slot(tick);
+        if slot.tick == tick { slot.any } else { 0 }
+    }
+
+    /// The newest sample taken at or before `at`, and the oldest one after it.
+    pub(crate) fn bracket(&self, c: usize, row: usize, at: Tick) -> (Option<Sample<'_>>, Option<Sample<'_>>) {
+        let mut words = self.value(c, row);
+        let mut after = None;
+        for t in (self.now.0.saturating_sub(RING as u64 - 1)..=self.now.0).rev().map(Tick) {
+            if !self.has(c, row, t) {
+                continue;
+            }
+            let (segment, offset) = self.logged(c, row, t);
+            let Mark { sample, first, rested } = segment.mark;
+            if sample <= at {
+                return (Some(Sample { tick: Some(sample), rested, words }), after);
+            }
+            after = Some(Sample { tick: Some(sample), rested, words });
+            if first {
+                return (None, after);
+            }
+            words = &self.slot(t).log[c][offset..offset + self.strides[c]];
+        }
+        (Some(Sample { tick: None, rested: true, words }), after)
+    }
+
+    /// The newest send tick that the ring remembers in which the row changed.
+    pub(crate) fn newest_change(&self, c: usize, row: usize) -> Option<Tick> {
+        let oldest = self.now.0.saturating_sub(RING as u64 - 1);
+        (oldest..=self.now.0).rev().map(Tick).find(|t| self.has(c, row, *t))
+    }
+
+    fn logged(&self, c: usize, row: usize, tick: Tick) -> (Segment, usize) {
+        let slot = self.slot(tick);
+        let bit = 1u64 << (row % BLOCK);
+        let mut i = slot.head[c * self.blocks + row / BLOCK];
+        loop {
+            let segment = slot.segments[i as usize];
+            if segment.mask & bit != 0 {
+                let rank = (segment.mask & (bit - 1)).count_ones() as usize;
+                return (segment, segment.offset as usize + rank * self.strides[c]);
+            }
+            i = segment.next;
+        }
+    }
+
+    #[inline]
+    fn slot(&self, tick: Tick) -> &Slot {
+        &self.slots[tick.0 as usize % RING]
+    }
+
+    fn slot_mut(&mut self, tick: Tick) -> &mut Slot {
+        &mut self.slots[tick.0 as usize % RING]
+    }
+}
+
+impl Slot {
+    fn push(&mut self, at: usize, bit: u64, c: usize, old: &[u32], mark: Mark) {
+        let offset = self.log[c].len() as u32;
+        self.log[c].extend_from_slice(old);
+        let fresh = self.changed[at] == 0;
+        self.changed[at] |= bit;
+        self.any |= 1 << c;
+        if !fresh {
+            let head = &mut self.segments[self.head[at] as usize];
+            // rows mostly come in order: the segment grows
+            let follows = head.offset as usize + head.mask.count_ones() as usize * old.len() == offset as usize;
+            if follows && head.mask < bit && head.mark == mark {
+                head.mask |= bit;
+                return;
+            }
+        }
+        let next = if fresh { NONE } else { self.head[at] };
+        self.head[at] = self.segments.len() as u32;
+        self.segments.push(Segment { mask: bit, offset, next, mark });
+    }
+}
+
+/// Moves a table of `rows` × `from` to `rows` × `to`.
+fn relaid<T: Copy + Default>(old: &[T], from: usize, to: usize, rows: usize) -> Vec<T> {
+    let mut new = vec![T::default(); rows * to];
+    for (into, row) in new.chunks_mut(to).zip(old.chunks(from.max(1))) {
+        into[..from].copy_from_slice(row);
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_pcg::rand_core::{RngCore, SeedableRng};
+
+    /// Against a plain model: every row's full list of (tick, value), late insertions included.
+    #[test]
+    fn the_past_is_what_it_was() {
+        for seed in 0..30u64 {
+            let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
+            let mut below = |n: u64| rng.next_u64() % n;
+            let rows = 200usize;
+            let mut history = History::new(vec![1, 3], Tick(0));
+            history.grow(1);
+            let mut model = vec![vec![std::collections::BTreeMap::<u64, u32>::new(); rows]; 2];
+            for _ in 1..150u64 {
+                history.grow(4);
+                let jump = if below(30) == 0 { below(80) } else { 0 };
+                let tick = history.now().0 + 1 + jump;
+                history.advance_to(Tick(tick));
+                for _ in 0..below(120) {
+                    let (c, row) = (below(2) as usize, below(rows as u64) as usize);
+                    let v = below(1000) as u32;
+                    let at = if below(3) == 0 { tick - below(40).min(tick) } else { tick };
+                    if model[c][row].contains_key(&at) && at != tick {
+                        continue;
+                    }
+                    let words = if c == 0 { vec![v] } else { vec![v, v + 1, v + 2] };
+                    history.insert(c, row, &words, Tick(at), Mark::at(Tick(at)));
+                    model[c][row].insert(at, v);
+                }
+                for _ in 0..200 {
+                    let (c, row, age) = (below(2) as usize, below(rows as u64) as usize, below(RING as u64));
+                    let at = tick.saturating_sub(age);
+                    let truth = model[c][row].range(..=at).next_back().map_or(0, |x| *x.1);
+                    assert_eq!(history.value_at(c, row, Tick(at))[0], truth, "SEED={seed} c {c} row {row} tick {tick} at {at}");
+                    let (before, after) = history.bracket(c, row, Tick(at));
+                    assert_eq!(before.unwrap().words[0], truth, "SEED={seed}");
+                    let next = model[c][row].range(at + 1..).next();
+                    assert_eq!(after.map(|s| s.words[0]), next.map(|x| *x.1), "SEED={seed}");
+                    assert_eq!(after.and_then(|s| s.tick), next.map(|x| Tick(*x.0)), "SEED={seed}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What one peer receives of what another publishes: a mirror of its rows. Packets are decoded into a temporary; only a packet
+//! that is valid as a whole gets into the mirror, and only such a one is acknowledged.
+
+use crate::block::{Context, Entry, EntryBase, bits};
+use crate::history::{BLOCK, History, Mark};
+use crate::presence::{Life, Presence};
+use crate::schema::Inner;
+use tidelock_netcore::ack::{AckRanges, Received};
+use tidelock_netcore::bits::BitReader;
+use tidelock_netcore::error::PeerError;
+use tidelock_netcore::limits;
+use tidelock_netcore::packet::{Header, References, Stamp};
+use tidelock_netcore::tick::Tick;
+
+/// What became of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reception {
+    /// It is in the mirror, and will be acknowledged.
+    Taken {
+        ack: Option<AckRanges>,
+        stamp: Option<Stamp>,
+        tick: Tick,
+        /// It had entries, so it wants an acknowledgement soon.
+        eliciting: bool,
+        /// The greatest sample age in it.
+        oldest_age: u64,
+    },
+    /// It came a second time, or so late that what it refers to is forgotten: its sender will take it for lost.
+    Useless,
+}
+
+/// A row of the mirror with components that arrived since the last look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touched {
+    pub(crate) row: usize,
+    /// Bit c: component c.
+    pub(crate) components: u64,
+}
+
+#[derive(Default)]
+struct Decoded {
+    entries: Vec<Entry>,
+    /// The values of all entries, one after the other.
+    words: Vec<u32>,
+}
+
+pub(crate) struct Incoming {
+    pub(crate) mirror: History,
+    /// By row: bit c: a value of component c has arrived under the row's binding.
+    have: Vec<u64>,
+    /// By row: bit c: arrived since the last look.
+    touched: Vec<u64>,
+    touched_rows: Vec<u32>,
+    received: Received,
+    /// Session ticks by send tick, for those that arrived.
+    newest_tick: Tick,
+    newest: (u64, Tick),
+    complete: Tick,
+    interval: u64,
+    decoded: Decoded,
+    columns: usize,
+    components: usize,
+    slots: usize,
+}
+
+impl Incoming {
+    /// `first`: the number of the first packet and of the first send tick, and the session's tick now.
+    pub(crate) fn new(schema: &Inner, first: u64, tick: Tick) -> Self {
+        Self {
+            mirror: History::new(schema.strides(), Tick(first)),
+            have: Vec::new(),
+            touched: Vec::new(),
+            touched_rows: Vec::new(),
+            received: Received::new(first),
+            newest_tick: tick,
+            newest: (0, Tick::ZERO),
+            complete: Tick::ZERO,
+            interval: 1,
+            decoded: Decoded::default(),
+            columns: schema.columns(),
+            components: schema.components.len(),
+            slots: schema.slots,
+        }
+    }
+
+    /// What arrived, for acknowledging.
+    pub(crate) fn received(&self) -> &Received {
+        &self.received
+    }
+
+    /// The newest session tick that a packet spoke of.
+    pub(crate) fn newest_tick(&self) -> Tick {
+        self.newest_tick
+    }
+
+    /// Everything that the publisher changed up to this session tick has arrived.
+    pub(crate) fn complete(&self) -> Tick {
+        self.complete
+    }
+
+    /// Session ticks between two sends, as seen lately.
+    pub(crate) fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    /// Reads the rest of a state packet, after its kind. `sent`: the newest packet number of the other direction; `now`: the
+    /// session's tick.
+    pub(crate) fn receive(&mut self, schema: &Inner, r: &mut BitReader<'_>, sent: u64, now: Tick) -> Result<Reception, PeerError> {
+        let near = References { number: self.received.reference(), send_tick: self.mirror.now(), tick: now, sent };
+        let header = Header::read(r, near).map_err(malformed("packet header"))?;
+        if !self.received.is_new(header.number) || !self.in_time(&header) {
+            return Ok(Reception::Useless);
+        }
+        let mut decoded = std::mem::take(&mut self.decoded);
+        let result = self.decode(schema, &header, r, &mut decoded);
+        if let Ok(true) = result {
+            self.publish(&header, &decoded);
+        }
+        let oldest_age = decoded.entries.iter().map(|e| e.sample_age).max().unwrap_or(0);
+        let eliciting = !decoded.entries.is_empty();
+        self.decoded = decoded;
+        if !result? {
+            return Ok(Reception::Useless);
+        }
+        Ok(Reception::Taken { ack: header.ack, stamp: header.stamp, tick: header.tick, eliciting, oldest_age })
+    }
+
+    /// Can the ring still take a packet of that tick?
+    fn in_time(&self, header: &Header) -> bool {
+        header.send_tick > self.mirror.now() || self.mirror.remembers(header.send_tick)
+    }
+
+    /// Decodes all entries; `false` if a baseline is older than what is remembered here.
+    fn decode(&self, schema: &Inner, header: &Header, r: &mut BitReader<'_>, into: &mut Decoded) -> Result<bool, PeerError> {
+        into.entries.clear();
+        into.words.clear();
+        let mut context = Context::default();
+        while let Some(entry) =
+            Entry::read(&mut context, self.columns, header.send_tick, r).map_err(malformed("entry"))?
+        {
+            let base = match entry.base {
+                EntryBase::Packet => header.base,
+                EntryBase::Own(base) => base,
+            };
+            let oldest = header.send_tick.max(self.mirror.now());
+            if base.is_some_and(|b| oldest.since(b) >= limits::RING as u64) {
+                return Ok(false);
+            }
+            let block = entry.block as usize;
+            for &(c, mask) in &entry.masks {
+                let c = usize::from(c);
+                let layout = schema.layout(c);
+                for row in bits(mask) {
+                    let row = block * BLOCK + row as usize;
+                    let at = into.words.len();
+                    into.words.resize(at + layout.words(), 0);
+                    let base_words = base.map(|b| self.base_value(c, row, layout.words(), b));
+                    let age = base.map_or(0, |b| header.send_tick.since(b));
+                    layout.read(base_words, age, r, &mut into.words[at..]).map_err(malformed("value"))?;
+                }
+            }
+            into.entries.push(entry);
+        }
+        r.clone().finish().map_err(malformed("end of packet"))?;
+        Ok(true)
+    }
+
+    /// The value that a delta refers to. A row that never arrived has zeros; an honest sender does not refer to them.
+    fn base_value(&self, c: usize, row: usize, words: usize, base: Tick) -> &[u32] {
+        const ZEROS: [u32; 4096] = [0; 4096];
+        if row >= self.have.len() {
+            return &ZEROS[..words];
+        }
+        if base >= self.mirror.now() { self.mirror.value(c, row) } else { self.mirror.value_at(c, row, base) }
+    }
+
+    /// Takes a valid packet over.
+    fn publish(&mut self, header: &Header, decoded: &Decoded) {
+        self.received.insert(header.number);
+        self.received.forget_below(header.floor.min(header.number));
+        if header.send_tick > self.mirror.now() {
+            let sends = header.send_tick.since(self.mirror.now()).max(1);
+            self.interval = (header.tick.since(self.newest_tick) / sends).clamp(1, 64);
+            self.mirror.advance_to(header.send_tick);
+        }
+        self.newest_tick = self.newest_tick.max(header.tick);
+        if header.number >= self.newest.0 {
+            self.newest = (header.number, header.complete);
+        }
+        if self.received.first_missing() > self.newest.0 {
+            self.complete = self.complete.max(self.newest.1);
+        }
+        let mut at = 0;
+        for entry in &decoded.entries {
+            let block = entry.block as usize;
+            self.grow(block + 1);
+            let sample = header.tick.minus(entry.sample_age);
+            for &(c, mask) in &entry.masks {
+                for bit in bits(mask) {
+                    let row = block * BLOCK + bit as usize;
+                    let words = self.mirror.value(usize::from(c), row).len();
+                    let rested = entry.rested >> bit & 1 != 0;
+                    self.put(usize::from(c), row, &decoded.words[at..at + words], header.send_tick, sample, rested);
+                    at += words;
+                }
+            }
+        }
+    }
+
+    fn grow(&mut self, blocks: usize) {
+        if blocks * BLOCK > self.have.len() {
+            self.mirror.grow(blocks);
+            self.have.resize(blocks * BLOCK, 0);
+            self.touched.resize(blocks * BLOCK, 0);
+        }
+    }
+
+    fn put(&mut self, c: usize, row: usize, words: &[u32], send_tick: Tick, sample: Tick, rested: bool) {
+        let first = self.have[row] >> c & 1 == 0;
+        let newest = self.mirror.insert(c, row, words, send_tick, Mark { sample, first, rested });
+        self.have[row] |= 1 << c;
+        if newest {
+            if self.touched[row] == 0 {
+                self.touched_rows.push(row as u32);
+            }
+            self.touched[row] |= 1 << c;
+        }
+    }
+
+    /// The rows touched since the last call, each once, ascending.
+    pub(crate) fn take_touched(&mut self, into: &mut Vec<Touched>) {
+        self.touched_rows.sort_unstable();
+        for row in self.touched_rows.drain(..) {
+            let components = std::mem::take(&mut self.touched[row as usize]);
+            into.push(Touched { row: row as usize, components });
+        }
+    }
+
+    /// Looks at a row again the next time.
+    pub(crate) fn touch(&mut self, row: usize, components: u64) {
+        if self.touched[row] == 0 {
+            self.touched_rows.push(row as u32);
+        }
+        self.touched[row] |= components;
+    }
+
+    /// The newest presence of a row.
+    pub(crate) fn presence(&self, row: usize) -> Presence {
+        if self.have[row] & 1 == 0 {
+            return Presence {
+                life: Life::Free,
+                net: crate::netid::NetId(0),
+                kind: 0,
+                cut: 0,
+                components: 0,
+                owners: [crate::presence::UNOWNED; crate::policy::OWNER_SLOTS],
+            };
+        }
+        Presence::read(self.mirror.value(0, row), self.components, self.slots)
+    }
+
+    /// Bit c: component c of the row has arrived under its binding.
+    pub(crate) fn have(&self, row: usize) -> u64 {
+        self.have[row]
+    }
+
+    /// A row's binding has ended: what was received for it counts no more.
+    pub(crate) fn unbind(&mut self, row: usize) {
+        self.have[row] = 0;
+    }
+}
+
+fn malformed(what: &'static str) -> impl Fn(tidelock_netcore::bits::BitError) -> PeerError {
+    move |cause| PeerError::Malformed { what, cause }
+}

@@ -1,0 +1,307 @@
+//! From what is pending to packets: rows in blocks, each value encoded once per tick and baseline and copied into every packet
+//! that needs it.
+
+use crate::block::{Context, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
+use crate::history::BLOCK;
+use crate::publisher::Publisher;
+use crate::schema::Inner;
+use crate::subscriber::{Carried, NEVER, Subscriber};
+use tidelock_netcore::bits::BitWriter;
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
+
+/// The encoded values of one tick, by baseline. Bits depend on (component, row, base, now) alone, so they are the same for every
+/// peer with that baseline.
+#[derive(Default)]
+pub(crate) struct BitCache {
+    sets: Vec<Set>,
+    live: usize,
+    arena: BitWriter,
+}
+
+struct Set {
+    base: Option<Tick>,
+    /// By component, then block.
+    have: Vec<u64>,
+    /// By component, then row: where in the arena, and how many bits.
+    at: Vec<Vec<(u32, u16)>>,
+}
+
+impl BitCache {
+    /// A new tick: nothing is encoded yet.
+    pub(crate) fn clear(&mut self) {
+        self.live = 0;
+        self.arena.clear();
+    }
+
+    fn set(&mut self, base: Option<Tick>, publisher: &Publisher) -> usize {
+        if let Some(i) = self.sets[..self.live].iter().position(|s| s.base == base) {
+            return i;
+        }
+        let (columns, blocks) = (publisher.history.components(), publisher.block_count());
+        if self.live == self.sets.len() {
+            self.sets.push(Set { base, have: Vec::new(), at: vec![Vec::new(); columns] });
+        }
+        let set = &mut self.sets[self.live];
+        set.base = base;
+        set.have.clear();
+        set.have.resize(columns * blocks, 0);
+        self.live += 1;
+        self.live - 1
+    }
+
+    /// Encodes what is missing of some rows of a component.
+    fn encode(&mut self, set: usize, schema: &Inner, publisher: &Publisher, c: usize, block: usize, mask: u64) {
+        let history = &publisher.history;
+        let set = &mut self.sets[set];
+        let have = &mut set.have[c * publisher.block_count() + block];
+        let missing = mask & !*have;
+        *have |= mask;
+        if missing == 0 {
+            return;
+        }
+        let at = &mut set.at[c];
+        if at.len() < publisher.row_count() {
+            at.resize(publisher.row_count(), (0, 0));
+        }
+        let layout = schema.layout(c);
+        let age = set.base.map_or(0, |b| history.now().since(b));
+        for row in bits(missing) {
+            let row = block * BLOCK + row as usize;
+            let start = self.arena.len();
+            let base = set.base.map(|tick| history.value_at(c, row, tick));
+            layout.write(history.value(c, row), base, age, &mut self.arena);
+            at[row] = (start as u32, (self.arena.len() - start) as u16);
+        }
+    }
+
+    fn copy(&self, set: usize, c: usize, block: usize, mask: u64, w: &mut BitWriter) {
+        let at = &self.sets[set].at[c];
+        for row in bits(mask) {
+            let (start, len) = at[block * BLOCK + row as usize];
+            w.append(&self.arena, start as usize, len as usize);
+        }
+    }
+}
+
+/// Rows of one block that go into one entry.
+#[derive(Clone, Debug)]
+struct Group {
+    base: EntryBase,
+    sample_age: u64,
+    masks: Masks,
+}
+
+/// Builds the packets of one peer's send.
+pub(crate) struct Assembler<'a> {
+    pub(crate) schema: &'a Inner,
+    pub(crate) publisher: &'a Publisher,
+    pub(crate) cache: &'a mut BitCache,
+    /// The session's tick: what the values are sampled at.
+    pub(crate) tick: Tick,
+    /// The packets' baseline.
+    pub(crate) base: Tick,
+    pub(crate) scratch: &'a mut Scratch,
+}
+
+/// Buffers kept between sends.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    order: Vec<(Tick, u32)>,
+    groups: Vec<Group>,
+    /// The entries of the packet in the making.
+    pub(crate) body: BitWriter,
+    interpolated: Vec<usize>,
+}
+
+/// What one packet's body holds.
+pub(crate) struct Body {
+    pub(crate) carried: Vec<Carried>,
+    /// Nothing that is pending was left out.
+    pub(crate) all: bool,
+}
+
+impl Assembler<'_> {
+    /// Sorts the blocks with something pending: the oldest change first, in ascending order among equals.
+    pub(crate) fn plan(&mut self, subscriber: &Subscriber) {
+        self.scratch.order.clear();
+        let pending = subscriber.since.iter().enumerate().filter(|(_, s)| **s != NEVER);
+        self.scratch.order.extend(pending.map(|(block, since)| (*since, block as u32)));
+        self.scratch.order.sort_unstable();
+        self.scratch.order.reverse(); // taken from the end
+        self.scratch.interpolated.clear();
+        let interpolated = self.schema.components.iter().enumerate().filter(|(_, c)| c.interpolate).map(|(i, _)| i + 1);
+        self.scratch.interpolated.extend(interpolated);
+    }
+
+    /// Fills `scratch.body` with entries of up to `limit` bits, the closing 0 bit included, and clears what it took from what is
+    /// pending.
+    pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
+        self.scratch.body.clear();
+        let mut context = Context::default();
+        let mut carried = subscriber.carrier();
+        let mut full = false;
+        while let Some(&(since, block)) = self.scratch.order.last() {
+            let block = block as usize;
+            self.group(subscriber, block);
+            let from = carried.len();
+            for i in 0..self.scratch.groups.len() {
+                let group = self.scratch.groups[i].clone();
+                full = !self.put_group(block, since, group, limit, &mut context, &mut carried);
+                if full {
+                    break;
+                }
+            }
+            subscriber.clear_pending(&carried[from..]);
+            if full {
+                break;
+            }
+            self.scratch.order.pop();
+        }
+        self.scratch.body.flag(false);
+        Body { carried, all: !full }
+    }
+
+    /// Puts a group in, or as many of its rows as fit; says whether all did.
+    fn put_group(
+        &mut self,
+        block: usize,
+        since: Tick,
+        mut group: Group,
+        limit: usize,
+        context: &mut Context,
+        carried: &mut Vec<Carried>,
+    ) -> bool {
+        let mut whole = true;
+        loop {
+            let (start, before) = (self.scratch.body.len(), *context);
+            self.put(block, since, &group, context);
+            if self.scratch.body.len() < limit {
+                carried.extend(group.masks.iter().map(|&(component, mask)| Carried {
+                    block: block as u32,
+                    component,
+                    mask,
+                    since,
+                }));
+                return whole;
+            }
+            let size = self.scratch.body.len() - start;
+            self.scratch.body.truncate(start);
+            *context = before;
+            whole = false;
+            if !cut(&mut group.masks, limit.saturating_sub(start), size) {
+                return false;
+            }
+        }
+    }
+
+    /// Writes one entry.
+    fn put(&mut self, block: usize, since: Tick, group: &Group, context: &mut Context) {
+        let rested = if since == self.tick { self.rested(block, &group.masks) } else { 0 };
+        let now = self.publisher.history.now();
+        let entry = Entry {
+            block: block as u32,
+            base: group.base,
+            sample_age: group.sample_age,
+            masks: group.masks.clone(),
+            rested: if group.base == EntryBase::Packet { rested } else { 0 },
+        };
+        entry.write(context, self.schema.columns(), now, &mut self.scratch.body);
+        let base = match group.base {
+            EntryBase::Packet => Some(self.base),
+            EntryBase::Own(base) => base,
+        };
+        let set = self.cache.set(base, self.publisher);
+        for &(c, mask) in &group.masks {
+            let c = usize::from(c);
+            self.cache.encode(set, self.schema, self.publisher, c, block, mask);
+            self.cache.copy(set, c, block, mask, &mut self.scratch.body);
+        }
+    }
+
+    /// Splits what is pending in a block into groups of one baseline and one sample age each.
+    fn group(&mut self, subscriber: &Subscriber, block: usize) {
+        let columns = self.schema.columns();
+        let mut pending: Masks = (0..columns)
+            .map(|c| (c as u8, subscriber.pending(c, block)))
+            .filter(|m| m.1 != 0)
+            .collect();
+        let rows = pending.iter().fold(0, |rows, m| rows | m.1);
+        let introduced = subscriber.unconfirmed_presence(block, self.publisher) & rows;
+        match pending.first_mut() {
+            Some(first) if first.0 == 0 => first.1 |= introduced,
+            _ if introduced != 0 => pending.insert(0, (0, introduced)),
+            _ => {}
+        }
+        let stale = pending.iter().fold(0, |rows, m| rows | subscriber.stale(usize::from(m.0), block) & m.1);
+        let special = (stale | self.publisher.remote_rows(block)) & rows;
+        self.scratch.groups.clear();
+        let plain: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
+        if !plain.is_empty() {
+            self.scratch.groups.push(Group { base: EntryBase::Packet, sample_age: 0, masks: plain });
+        }
+        for row in bits(special) {
+            self.group_row(subscriber, block, row, stale >> row & 1 != 0, &pending);
+        }
+    }
+
+    fn group_row(&mut self, subscriber: &Subscriber, block: usize, bit: u32, stale: bool, pending: &Masks) {
+        let row = block * BLOCK + bit as usize;
+        let base = if stale { EntryBase::Own(subscriber.row_base(row, self.publisher.history.now())) } else { EntryBase::Packet };
+        let mut presence_age = None;
+        // presence goes with the first of the row's other components: a teleport and its mark share an entry
+        for &(c, _) in pending.iter().rev().filter(|m| m.1 >> bit & 1 != 0) {
+            let age = match self.publisher.sample(usize::from(c), row) {
+                Some(sample) => self.tick.since(sample).min(SAMPLE_AGE),
+                None => 0,
+            };
+            let age = if c == 0 { presence_age.unwrap_or(0) } else { age };
+            presence_age = Some(age);
+            self.join_group(base, age, c, 1 << bit);
+        }
+    }
+
+    fn join_group(&mut self, base: EntryBase, sample_age: u64, c: u8, bit: u64) {
+        let groups = &mut self.scratch.groups;
+        let found = groups.iter().position(|g| g.base == base && g.sample_age == sample_age);
+        let group = match found {
+            Some(i) => &mut groups[i],
+            None => {
+                groups.push(Group { base, sample_age, masks: Masks::new() });
+                groups.last_mut().expect("it was just pushed")
+            }
+        };
+        match group.masks.binary_search_by_key(&c, |m| m.0) {
+            Ok(i) => group.masks[i].1 |= bit,
+            Err(i) => group.masks.insert(i, (c, bit)),
+        }
+    }
+
+    /// Rows whose interpolated components changed in this send and not in the one before.
+    fn rested(&self, block: usize, masks: &Masks) -> u64 {
+        let history = &self.publisher.history;
+        let now = history.now();
+        let changed = |c: usize, tick| history.changed(c, tick).get(block).copied().unwrap_or(0);
+        let interpolated = masks.iter().filter(|m| self.scratch.interpolated.contains(&usize::from(m.0)));
+        interpolated.fold(0, |rested, &(c, mask)| {
+            let c = usize::from(c);
+            rested | mask & changed(c, now) & !changed(c, now.minus(1))
+        })
+    }
+}
+
+/// Leaves out rows until about `room` of `size` bits remain; of a single row, components. `false` if nothing can stay.
+fn cut(masks: &mut Masks, room: usize, size: usize) -> bool {
+    let rows = masks.iter().fold(0, |rows, m| rows | m.1);
+    let count = rows.count_ones() as usize;
+    if count > 1 {
+        let keep = (count * room / size).min(count - 1);
+        let kept = bits(rows).take(keep).fold(0u64, |kept, row| kept | 1 << row);
+        masks.iter_mut().for_each(|m| m.1 &= kept);
+        masks.retain(|m| m.1 != 0);
+        return keep > 0;
+    }
+    let keep = (masks.len() * room / size).min(masks.len() - 1);
+    masks.truncate(keep);
+    keep > 0
+}

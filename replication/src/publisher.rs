@@ -1,0 +1,200 @@
+//! What one peer publishes: rows bound to entities, and their history. Shared by all who subscribe to it.
+
+use crate::history::{BLOCK, History, Mark};
+use crate::peer_id::PeerId;
+use crate::presence::{Life, Presence};
+use crate::schema::Inner;
+use rustc_hash::FxHashMap;
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
+
+const NO_SLOT: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    /// The entity's record; `NO_SLOT` once it is dead, or while the row is free.
+    slot: u32,
+    /// Bit c: component c has had a value under this binding.
+    ever: u64,
+    /// Bit c: a value of component c came from another peer, with a sample tick of its own.
+    remote: u64,
+}
+
+const FREE: Row = Row { slot: NO_SLOT, ever: 0, remote: 0 };
+
+/// A row's components that have their first value in the open tick: no subscriber holds any baseline of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Init {
+    pub(crate) row: u32,
+    pub(crate) components: u64,
+}
+
+pub(crate) struct Publisher {
+    pub(crate) history: History,
+    rows: Vec<Row>,
+    /// By block: whose rows live there, and how many.
+    homes: Vec<(Home, u8)>,
+    free: FxHashMap<Home, Vec<u32>>,
+    empty: Vec<u32>,
+    pub(crate) inits: Vec<Init>,
+    /// Tombstones and released rows, with the send tick of their end.
+    pub(crate) dying: Vec<(u32, Tick)>,
+    /// By component, then row: sample ticks of values that came from other peers. Empty where none ever did.
+    samples: Vec<Vec<Tick>>,
+    /// By block: rows with a value that came from another peer.
+    remote_rows: Vec<u64>,
+    components: usize,
+    slots: usize,
+    scratch: Vec<u32>,
+}
+
+/// Rows are given out by kind, then owner, so that a peer's own rows are a stretch.
+type Home = (u16, PeerId);
+
+impl Publisher {
+    pub(crate) fn new(schema: &Inner, first: Tick) -> Self {
+        Self {
+            history: History::new(schema.strides(), first),
+            rows: Vec::new(),
+            homes: Vec::new(),
+            free: FxHashMap::default(),
+            empty: Vec::new(),
+            inits: Vec::new(),
+            dying: Vec::new(),
+            samples: vec![Vec::new(); schema.columns()],
+            remote_rows: Vec::new(),
+            components: schema.components.len(),
+            slots: schema.slots,
+            scratch: vec![0; schema.presence.words()],
+        }
+    }
+
+    /// Rows given out so far, free ones in between included.
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Blocks given out so far.
+    pub(crate) fn block_count(&self) -> usize {
+        self.homes.len()
+    }
+
+    /// The record of a live row.
+    pub(crate) fn slot(&self, row: usize) -> Option<u32> {
+        let slot = self.rows.get(row)?.slot;
+        (slot != NO_SLOT).then_some(slot)
+    }
+
+    /// Gives a row to an entity. `None` when [`limits::ROWS`] are taken.
+    pub(crate) fn bind(&mut self, kind: usize, owner: PeerId, slot: u32) -> Option<usize> {
+        let home = (kind as u16, owner);
+        let row = match self.free.get_mut(&home).and_then(Vec::pop) {
+            Some(row) => row as usize,
+            None => self.open_block(home)?,
+        };
+        self.homes[row / BLOCK].1 += 1;
+        self.rows[row] = Row { slot, ..FREE };
+        Some(row)
+    }
+
+    fn open_block(&mut self, home: Home) -> Option<usize> {
+        let block = match self.empty.pop() {
+            Some(block) => block as usize,
+            None if self.rows.len() + BLOCK > limits::ROWS => return None,
+            None => {
+                self.homes.push((home, 0));
+                self.remote_rows.push(0);
+                self.rows.resize(self.homes.len() * BLOCK, FREE);
+                self.history.grow(self.homes.len());
+                self.homes.len() - 1
+            }
+        };
+        self.homes[block] = (home, 0);
+        let first = (block * BLOCK) as u32;
+        self.free.entry(home).or_default().extend((first + 1..first + BLOCK as u32).rev());
+        Some(first as usize)
+    }
+
+    /// Takes a row back: nobody knows of it any more.
+    pub(crate) fn release(&mut self, row: usize) {
+        self.rows[row] = FREE;
+        let block = row / BLOCK;
+        self.remote_rows[block] &= !(1 << (row % BLOCK));
+        let (home, used) = &mut self.homes[block];
+        *used -= 1;
+        let free = self.free.entry(*home).or_default();
+        if *used > 0 {
+            free.push(row as u32);
+        } else {
+            free.retain(|r| *r as usize / BLOCK != block);
+            self.empty.push(block as u32);
+        }
+    }
+
+    /// The present value of a row's presence.
+    pub(crate) fn presence(&self, row: usize) -> Presence {
+        Presence::read(self.history.value(0, row), self.components, self.slots)
+    }
+
+    /// Sets presence; a row that ends loses its entity.
+    pub(crate) fn set_presence(&mut self, row: usize, presence: &Presence, sample: Tick) {
+        let mut words = std::mem::take(&mut self.scratch);
+        presence.write(self.components, self.slots, &mut words);
+        self.set(0, row, &words, sample, false);
+        self.scratch = words;
+        if presence.life != Life::Alive && self.rows[row].slot != NO_SLOT {
+            self.rows[row].slot = NO_SLOT;
+            self.dying.push((row as u32, self.history.now()));
+        }
+    }
+
+    /// Sets a value in the open tick; says whether it is a change. `remote`: it came from another peer, sampled at `sample`.
+    pub(crate) fn set(&mut self, c: usize, row: usize, words: &[u32], sample: Tick, remote: bool) -> bool {
+        let state = &mut self.rows[row];
+        let first = state.ever >> c & 1 == 0;
+        if remote {
+            state.remote |= 1 << c;
+            let samples = &mut self.samples[c];
+            if samples.len() <= row {
+                samples.resize(self.homes.len() * BLOCK, Tick::ZERO);
+            }
+            samples[row] = sample;
+        } else {
+            state.remote &= !(1 << c);
+        }
+        let bit = 1u64 << (row % BLOCK);
+        let rows = &mut self.remote_rows[row / BLOCK];
+        *rows = if state.remote != 0 { *rows | bit } else { *rows & !bit };
+        if !first {
+            return self.history.set(c, row, words, Mark::at(sample));
+        }
+        state.ever |= 1 << c;
+        self.history.record(c, row, words, Mark { sample, first: true, rested: false });
+        match self.inits.last_mut() {
+            Some(init) if init.row as usize == row => init.components |= 1 << c,
+            _ => self.inits.push(Init { row: row as u32, components: 1 << c }),
+        }
+        true
+    }
+
+    /// When the present value was sampled, if another peer did it.
+    pub(crate) fn sample(&self, c: usize, row: usize) -> Option<Tick> {
+        (self.rows[row].remote >> c & 1 != 0).then(|| self.samples[c][row])
+    }
+
+    /// The rows of a block with a value that came from another peer.
+    pub(crate) fn remote_rows(&self, block: usize) -> u64 {
+        self.remote_rows[block]
+    }
+
+    /// Bit c: component c has had a value under the row's binding.
+    pub(crate) fn ever(&self, row: usize) -> u64 {
+        self.rows[row].ever
+    }
+
+    /// Opens the next send tick.
+    pub(crate) fn open(&mut self) {
+        self.history.advance_to(self.history.now().plus(1));
+        self.inits.clear();
+    }
+}

@@ -1,0 +1,548 @@
+//! The schema: which components travel and how, which kinds there are, and who has authority over what. One value, built once;
+//! the order of the calls that build it does not matter.
+
+use crate::column::{Blend, Column, Form, Itself, Typed, Validator, Via, Write};
+use crate::interpolate::Interpolate;
+use crate::layout::{Layout, LayoutBuilder, LayoutError};
+use crate::policy::{Absent, OWNER_SLOTS, Policy};
+use crate::presence;
+use crate::replicate::Replicate;
+use hecs::{Archetype, Component, Entity, World};
+use std::any::TypeId;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use thiserror::Error;
+use tidelock_netcore::control::SchemaEntry;
+use tidelock_netcore::limits;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A schema that cannot work, with everything that is wrong with it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the schema has {} mistake(s): {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct SchemaError(pub Vec<SchemaMistake>);
+
+/// One thing that is wrong with a schema.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemaMistake {
+    /// A name that is empty, too long, or has characters other than letters, digits, `_`, `-` and `.`.
+    #[error("`{0}` is no name: use 1 to 64 letters, digits, `_`, `-` or `.`")]
+    Name(String),
+    /// Two entries of one sort have one name.
+    #[error("the {sort} name `{name}` is used twice")]
+    NameTwice {
+        /// component, kind or message.
+        sort: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// One Rust type stands for two entries of one sort.
+    #[error("the type of {sort} `{name}` is registered twice; give the second one a type of its own")]
+    TypeTwice {
+        /// component, kind or message.
+        sort: &'static str,
+        /// The later name.
+        name: String,
+    },
+    /// The fields cannot travel.
+    #[error("{sort} `{name}`: {error}")]
+    Layout {
+        /// component or message.
+        sort: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: LayoutError,
+    },
+    /// More entries than fit.
+    #[error("{count} {sort}s are too many; at most {max} are allowed")]
+    TooMany {
+        /// component, kind or message.
+        sort: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many may be.
+        max: usize,
+    },
+    /// A kind chooses a policy for a component type that is not registered.
+    #[error("kind `{0}` chooses a policy for a component that the schema does not have; register it with `.component`")]
+    UnknownComponent(String),
+    /// A policy that speaks of an owner that entities do not have.
+    #[error("the policy of `{name}` speaks of owner slot {slot}; there are {OWNER_SLOTS}")]
+    Slot {
+        /// The component or kind.
+        name: String,
+        /// The policy's slot.
+        slot: usize,
+    },
+    /// `.parent()` on a component without an entity field.
+    #[error("component `{0}` is marked as parent but has no `hecs::Entity` field")]
+    ParentWithoutEntity(String),
+}
+
+/// A component's entry.
+pub(crate) struct ComponentEntry {
+    pub(crate) name: String,
+    pub(crate) type_id: TypeId,
+    pub(crate) column: Box<dyn Column>,
+    pub(crate) digest: u64,
+    pub(crate) interpolate: bool,
+    pub(crate) checkpoint: bool,
+    pub(crate) parent: bool,
+    pub(crate) notify: bool,
+    policy: Option<Arc<dyn Policy>>,
+}
+
+/// A kind's entry.
+pub(crate) struct KindEntry {
+    pub(crate) name: String,
+    pub(crate) type_id: TypeId,
+    pub(crate) is_in: fn(&Archetype) -> bool,
+    pub(crate) mark: fn(&mut World, Entity),
+    pub(crate) has: fn(&World, Entity) -> bool,
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) absent: Absent,
+    /// By component index (0, presence, is unused): who decides there.
+    pub(crate) policies: Vec<Arc<dyn Policy>>,
+    overrides: Vec<(TypeId, Arc<dyn Policy>)>,
+}
+
+/// A message's entry.
+pub(crate) struct MessageEntry {
+    pub(crate) name: String,
+    pub(crate) type_id: TypeId,
+    pub(crate) layout: Layout,
+    pub(crate) reliable: bool,
+}
+
+/// What travels, and who decides. Cheap to clone.
+#[derive(Clone)]
+pub struct Schema(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) name: String,
+    /// Index 0 is presence and stands here without an entry: component i is `components[i - 1]`.
+    pub(crate) components: Vec<ComponentEntry>,
+    pub(crate) kinds: Vec<KindEntry>,
+    pub(crate) messages: Vec<MessageEntry>,
+    pub(crate) presence: Layout,
+    pub(crate) slots: usize,
+    digest: u64,
+}
+
+impl Schema {
+    /// Starts a schema. `name` is the game's; it is part of the digest.
+    #[must_use]
+    pub fn builder(name: &str) -> SchemaBuilder {
+        SchemaBuilder {
+            name: name.to_owned(),
+            components: Vec::new(),
+            kinds: Vec::new(),
+            messages: Vec::new(),
+            mistakes: Vec::new(),
+        }
+    }
+
+    /// What two peers must agree on, in one number; independent of the order of registration.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.0.digest
+    }
+
+    /// Names and digests of all entries, for the handshake and for its refusal.
+    #[must_use]
+    pub fn entries(&self) -> Vec<SchemaEntry> {
+        let inner = &self.0;
+        let component = |c: &ComponentEntry| SchemaEntry { name: format!("component {}", c.name), digest: c.digest };
+        let message = |m: &MessageEntry| SchemaEntry {
+            name: format!("message {}", m.name),
+            digest: m.layout.digest(&m.name) ^ u64::from(m.reliable),
+        };
+        let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
+        inner.components.iter().map(component).chain(kinds).chain(inner.messages.iter().map(message)).collect()
+    }
+
+    fn kind_digest(&self, kind: &KindEntry) -> u64 {
+        let mut hasher = Xxh3::new();
+        for (policy, component) in kind.policies[1..].iter().zip(&self.0.components) {
+            hasher.update(component.name.as_bytes());
+            hasher.update(policy.name().as_bytes());
+        }
+        hasher.update(kind.policy.name().as_bytes());
+        hasher.digest()
+    }
+
+    /// The resulting table: for each kind and component who decides, and how it is shown.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let inner = &self.0;
+        let mut out = format!("schema `{}`, digest {:016x}\n", inner.name, self.digest());
+        let width = inner.components.iter().map(|c| c.name.len()).max().unwrap_or(0).max(9);
+        for kind in &inner.kinds {
+            let _ = writeln!(out, "kind `{}`: lifetime {}, absent owner: {:?}", kind.name, kind.policy.name(), kind.absent);
+            for (component, policy) in inner.components.iter().zip(&kind.policies[1..]) {
+                let from = if kind.overrides.iter().any(|o| o.0 == component.type_id) {
+                    "chosen in the kind"
+                } else if component.policy.is_some() {
+                    "chosen for the component"
+                } else {
+                    "the kind's"
+                };
+                let _ = writeln!(out, "  {:width$}  {:12} ({from})", component.name, policy.name());
+            }
+        }
+        for c in &inner.components {
+            let flags = [(c.interpolate, "interpolated"), (c.checkpoint, "checkpointed"), (c.parent, "names the parent")];
+            let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+            let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
+            let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
+        }
+        for m in &inner.messages {
+            let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
+            let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
+        }
+        out
+    }
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.explain())
+    }
+}
+
+impl Inner {
+    /// Components and presence.
+    pub(crate) fn columns(&self) -> usize {
+        self.components.len() + 1
+    }
+
+    pub(crate) fn layout(&self, c: usize) -> &Layout {
+        if c == 0 { &self.presence } else { self.components[c - 1].column.layout() }
+    }
+
+    pub(crate) fn component(&self, c: usize) -> &ComponentEntry {
+        &self.components[c - 1]
+    }
+
+    pub(crate) fn strides(&self) -> Vec<usize> {
+        (0..self.columns()).map(|c| self.layout(c).words()).collect()
+    }
+
+    pub(crate) fn component_of<C: 'static>(&self) -> Option<usize> {
+        self.components.iter().position(|c| c.type_id == TypeId::of::<C>()).map(|i| i + 1)
+    }
+
+    pub(crate) fn kind_of<K: 'static>(&self) -> Option<usize> {
+        self.kinds.iter().position(|k| k.type_id == TypeId::of::<K>())
+    }
+
+    pub(crate) fn policy(&self, kind: usize, c: usize) -> &dyn Policy {
+        &*self.kinds[kind].policies[c]
+    }
+}
+
+/// Builds a [`Schema`]. Mistakes are collected and told by [`build`](Self::build), all at once.
+pub struct SchemaBuilder {
+    name: String,
+    components: Vec<ComponentEntry>,
+    kinds: Vec<KindEntry>,
+    messages: Vec<MessageEntry>,
+    mistakes: Vec<SchemaMistake>,
+}
+
+impl SchemaBuilder {
+    /// Registers a component under a stable name.
+    #[must_use]
+    pub fn component<C: Component + Replicate>(
+        self,
+        name: &str,
+        options: impl FnOnce(ComponentOptions<C>) -> ComponentOptions<C>,
+    ) -> Self {
+        self.component_form(name, Itself, options(ComponentOptions::new()))
+    }
+
+    /// Registers a component of a foreign type that travels as `W`: no newtype is needed for `glam::Vec3` or an engine's
+    /// transform.
+    #[must_use]
+    pub fn component_as<C: Component, W: Replicate>(
+        self,
+        name: &str,
+        to: fn(&C) -> W,
+        from: fn(W) -> C,
+        options: impl FnOnce(ComponentOptions<C>) -> ComponentOptions<C>,
+    ) -> Self {
+        self.component_form(name, Via { to, from }, options(ComponentOptions::new()))
+    }
+
+    fn component_form<C: Component, F: Form<C>>(mut self, name: &str, form: F, options: ComponentOptions<C>) -> Self {
+        let mut builder = LayoutBuilder::new();
+        form.layout(&mut builder);
+        match builder.build() {
+            Ok(layout) => {
+                if options.parent && !layout.has_entities() {
+                    self.mistakes.push(SchemaMistake::ParentWithoutEntity(name.to_owned()));
+                }
+                let digest = layout.digest(name);
+                self.components.push(ComponentEntry {
+                    name: name.to_owned(),
+                    type_id: TypeId::of::<C>(),
+                    column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
+                    digest,
+                    interpolate: options.blend.is_some(),
+                    checkpoint: options.checkpoint,
+                    parent: options.parent,
+                    notify: options.notify,
+                    policy: options.policy,
+                });
+            }
+            Err(error) => self.mistakes.push(SchemaMistake::Layout { sort: "component", name: name.to_owned(), error }),
+        }
+        self
+    }
+
+    /// Registers a kind of networked entity by its marker type, with the policy that its components follow unless they have
+    /// their own.
+    #[must_use]
+    pub fn kind<K: Component + Default>(self, name: &str, policy: impl Policy) -> Self {
+        self.kind_with::<K>(name, policy, |k| k)
+    }
+
+    /// The same with options: policies of single components within the kind, and what becomes of an absent owner's entities.
+    #[must_use]
+    pub fn kind_with<K: Component + Default>(
+        mut self,
+        name: &str,
+        policy: impl Policy,
+        options: impl FnOnce(KindOptions) -> KindOptions,
+    ) -> Self {
+        let options = options(KindOptions { overrides: Vec::new(), absent: Absent::default() });
+        self.kinds.push(KindEntry {
+            name: name.to_owned(),
+            type_id: TypeId::of::<K>(),
+            is_in: |archetype| archetype.has::<K>(),
+            mark: |world, entity| {
+                // an entity that is gone needs no mark
+                let _ = world.insert_one(entity, K::default());
+            },
+            has: |world, entity| world.satisfies::<&K>(entity),
+            policy: Arc::new(policy),
+            absent: options.absent,
+            policies: Vec::new(),
+            overrides: options.overrides,
+        });
+        self
+    }
+
+    /// Registers a message that arrives exactly once and in order. Its fields are coded like a component's; it waits at the
+    /// receiver until the entities it names are there.
+    #[must_use]
+    pub fn message<M: Replicate>(self, name: &str) -> Self {
+        self.message_form::<M>(name, true)
+    }
+
+    /// Registers a message that may be lost or overtaken.
+    #[must_use]
+    pub fn unreliable_message<M: Replicate>(self, name: &str) -> Self {
+        self.message_form::<M>(name, false)
+    }
+
+    fn message_form<M: Replicate>(mut self, name: &str, reliable: bool) -> Self {
+        match Layout::of::<M>() {
+            Ok(layout) => {
+                self.messages.push(MessageEntry { name: name.to_owned(), type_id: TypeId::of::<M>(), layout, reliable });
+            }
+            Err(error) => self.mistakes.push(SchemaMistake::Layout { sort: "message", name: name.to_owned(), error }),
+        }
+        self
+    }
+
+    /// The schema.
+    ///
+    /// # Errors
+    /// [`SchemaError`] with every mistake there is.
+    pub fn build(mut self) -> Result<Schema, SchemaError> {
+        self.components.sort_by(|a, b| a.name.cmp(&b.name));
+        self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
+        self.messages.sort_by(|a, b| a.name.cmp(&b.name));
+        let Self { name, components, mut kinds, messages, mut mistakes } = self;
+        check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
+        check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
+        check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
+        for kind in &mut kinds {
+            for (type_id, _) in &kind.overrides {
+                if !components.iter().any(|c| c.type_id == *type_id) {
+                    mistakes.push(SchemaMistake::UnknownComponent(kind.name.clone()));
+                }
+            }
+            kind.policies = resolve(kind, &components);
+        }
+        let slots = slots(&components, &kinds, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(SchemaError(mistakes));
+        }
+        let presence = presence::layout(components.len(), kinds.len(), slots);
+        let mut inner = Inner { name, components, kinds, messages, presence, slots, digest: 0 };
+        inner.digest = digest(&inner);
+        Ok(Schema(Arc::new(inner)))
+    }
+}
+
+/// Component within a kind, then component, then kind.
+fn resolve(kind: &KindEntry, components: &[ComponentEntry]) -> Vec<Arc<dyn Policy>> {
+    let of = |c: &ComponentEntry| {
+        let chosen = kind.overrides.iter().find(|o| o.0 == c.type_id).map(|o| &o.1);
+        chosen.or(c.policy.as_ref()).unwrap_or(&kind.policy).clone()
+    };
+    std::iter::once(kind.policy.clone()).chain(components.iter().map(of)).collect()
+}
+
+fn slots(components: &[ComponentEntry], kinds: &[KindEntry], mistakes: &mut Vec<SchemaMistake>) -> usize {
+    let of_kinds = kinds.iter().flat_map(|k| k.policies.iter().map(|p| (&k.name, p.slot())));
+    let of_components = components.iter().filter_map(|c| c.policy.as_ref().map(|p| (&c.name, p.slot())));
+    let mut most = 0;
+    for (name, slot) in of_kinds.chain(of_components) {
+        if slot >= OWNER_SLOTS {
+            mistakes.push(SchemaMistake::Slot { name: name.clone(), slot });
+        }
+        most = most.max(slot);
+    }
+    most + 1
+}
+
+fn check<'a>(
+    sort: &'static str,
+    entries: impl Iterator<Item = (&'a str, TypeId)>,
+    max: usize,
+    mistakes: &mut Vec<SchemaMistake>,
+) {
+    let entries: Vec<_> = entries.collect();
+    if entries.len() > max {
+        mistakes.push(SchemaMistake::TooMany { sort, count: entries.len(), max });
+    }
+    for (i, (name, type_id)) in entries.iter().enumerate() {
+        let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+        // the handshake adds the sort to the name
+        if name.is_empty() || name.len() + 10 > limits::NAME_BYTES || !letters {
+            mistakes.push(SchemaMistake::Name((*name).to_owned()));
+        }
+        if entries[..i].iter().any(|e| e.0 == *name) {
+            mistakes.push(SchemaMistake::NameTwice { sort, name: (*name).to_owned() });
+        } else if entries[..i].iter().any(|e| e.1 == *type_id) {
+            mistakes.push(SchemaMistake::TypeTwice { sort, name: (*name).to_owned() });
+        }
+    }
+}
+
+fn digest(inner: &Inner) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(inner.name.as_bytes());
+    inner.presence.hash_into(&mut hasher);
+    for c in &inner.components {
+        hasher.update(&c.digest.to_le_bytes());
+    }
+    for k in &inner.kinds {
+        hasher.update(k.name.as_bytes());
+        k.policies.iter().for_each(|p| hasher.update(p.name().as_bytes()));
+    }
+    for m in &inner.messages {
+        hasher.update(&m.layout.digest(&m.name).to_le_bytes());
+        hasher.update(&[u8::from(m.reliable)]);
+    }
+    hasher.digest()
+}
+
+/// How one component travels, is drawn and kept.
+pub struct ComponentOptions<C> {
+    policy: Option<Arc<dyn Policy>>,
+    validators: Vec<Validator<C>>,
+    blend: Option<Blend<C>>,
+    checkpoint: bool,
+    parent: bool,
+    notify: bool,
+}
+
+impl<C: Component> ComponentOptions<C> {
+    fn new() -> Self {
+        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: false, parent: false, notify: false }
+    }
+
+    /// Who has authority over this component, whatever the kind's policy says.
+    #[must_use]
+    pub fn authority(mut self, policy: impl Policy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Checks what a peer wrote before the host takes it: bounds, top speed, rate. Several are asked in order; the first `Err`
+    /// refuses the value.
+    #[must_use]
+    pub fn validate(
+        mut self,
+        check: impl Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync + 'static,
+    ) -> Self {
+        self.validators.push(Box::new(check));
+        self
+    }
+
+    /// Is drawn between two samples, blended with `blend`; for types that are not [`Interpolate`].
+    #[must_use]
+    pub fn interpolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
+        self.blend = Some(blend);
+        self
+    }
+
+    /// The component's first entity field names the parent: the entity does not appear at a guest before its parent does.
+    #[must_use]
+    pub fn parent(mut self) -> Self {
+        self.parent = true;
+        self
+    }
+
+    /// Changes of its value are told as [`News::Changed`](crate::News::Changed). Off by default: news of insertion and removal
+    /// come without it.
+    #[must_use]
+    pub fn notify_changes(mut self) -> Self {
+        self.notify = true;
+        self
+    }
+}
+
+impl<C: Component + Interpolate> ComponentOptions<C> {
+    /// Is drawn between two samples.
+    #[must_use]
+    pub fn interpolate(self) -> Self {
+        self.interpolate_with(C::interpolate)
+    }
+}
+
+impl<C: Component + crate::checkpoint::Checkpoint> ComponentOptions<C> {
+    /// Is kept exactly, and can be rewound.
+    #[must_use]
+    pub fn checkpoint(mut self) -> Self {
+        self.checkpoint = true;
+        self
+    }
+}
+
+/// Options of a kind.
+pub struct KindOptions {
+    overrides: Vec<(TypeId, Arc<dyn Policy>)>,
+    absent: Absent,
+}
+
+impl KindOptions {
+    /// Who has authority over component `C` in entities of this kind.
+    #[must_use]
+    pub fn authority<C: Component>(mut self, policy: impl Policy) -> Self {
+        self.overrides.push((TypeId::of::<C>(), Arc::new(policy)));
+        self
+    }
+
+    /// What becomes of the entities when their owner leaves.
+    #[must_use]
+    pub fn when_owner_leaves(mut self, absent: Absent) -> Self {
+        self.absent = absent;
+        self
+    }
+}
