@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bits;
+pub mod clock;
 pub mod control;
 pub mod error;
 pub mod limits;
