@@ -9,6 +9,7 @@
 pub mod bits;
 pub mod clock;
 pub mod control;
+pub mod emulator;
 pub mod error;
 pub mod limits;
 pub mod tick;
