@@ -61,6 +61,9 @@ impl Default for Conditions {
     }
 }
 
+/// Bytes that each message counts for beside its own in [`Emulator::queued`], so that empty ones count as well.
+pub const MESSAGE_COST: usize = 32;
+
 /// What a filter decides about a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -128,6 +131,8 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Bytes that came out, overhead included.
     pub bytes_delivered: u64,
+    /// Buffers made; it stops rising once as much was under way as ever will be.
+    pub buffers: u64,
 }
 
 /// One direction of a link. `T` is whatever the user wants back with each packet.
@@ -275,7 +280,7 @@ impl<T: Copy> Emulator<T> {
         }
     }
 
-    /// Payload bytes that are under way or wait on a lane; 0 for a lane that does not exist.
+    /// Bytes that are under way or wait on a lane, [`MESSAGE_COST`] for each message included; 0 for a lane that does not exist.
     #[must_use]
     pub fn queued(&self, lane: Lane) -> usize {
         self.lanes.get(lane.0 as usize).map_or(0, |l| l.bytes)
@@ -382,7 +387,7 @@ impl<T: Copy> Emulator<T> {
         self.counters.bytes_sent += (bytes.len() + self.conditions.overhead) as u64;
         let packet = self.packet(Duration::ZERO, bytes, tag);
         let queue = &mut self.lanes[lane];
-        queue.bytes += bytes.len();
+        queue.bytes += bytes.len() + MESSAGE_COST;
         queue.waiting.push_back(packet);
         queue.parked += 1;
         self.unpark(now);
@@ -430,7 +435,10 @@ impl<T: Copy> Emulator<T> {
     }
 
     fn packet(&mut self, due: Duration, bytes: &[u8], tag: T) -> Packet<T> {
-        let mut buffer = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(limits::DATAGRAM_MAX_BYTES));
+        let mut buffer = self.spare.pop().unwrap_or_else(|| {
+            self.counters.buffers += 1;
+            Vec::with_capacity(limits::DATAGRAM_MAX_BYTES)
+        });
         buffer.clear();
         buffer.extend_from_slice(bytes);
         Packet { due, order: self.next_order(), bytes: buffer, tag }
@@ -488,7 +496,7 @@ impl<T> LaneQueue<T> {
 
     fn pop(&mut self) -> Option<Packet<T>> {
         let packet = self.waiting.pop_front()?;
-        self.bytes -= packet.bytes.len();
+        self.bytes -= packet.bytes.len() + MESSAGE_COST;
         Some(packet)
     }
 }
