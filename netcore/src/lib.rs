@@ -8,6 +8,9 @@
 
 pub mod ack;
 pub mod bits;
+pub mod clock;
+pub mod control;
+pub mod emulator;
 pub mod error;
 pub mod limits;
 pub mod packet;
