@@ -5,12 +5,27 @@
 // The derives name the crate `::tidelock`, in here too.
 extern crate self as tidelock;
 
+mod block;
+mod capture;
 mod codec;
+mod column;
+mod entities;
 pub mod field;
+mod history;
+mod incoming;
 pub mod layout;
 pub mod netid;
+mod outgoing;
+mod peer_id;
+pub mod policy;
+mod presence;
+mod publisher;
 pub mod replicate;
+mod schema;
+mod subscriber;
 
 pub use netid::NetId;
+pub use peer_id::PeerId;
 pub use replicate::Replicate;
+pub use schema::Schema;
 pub use tidelock_derive::Replicate;

@@ -1,0 +1,298 @@
+//! Capture: reading what this peer has authority over out of the world and into its published columns.
+//!
+//! Each archetype keeps a shadow of its raw values in its own order; a value whose raw words are as they were is not looked at
+//! again, the others are quantised and compared. Births, deaths and changes of shape show in the archetypes' columns of
+//! [`Networked`] marks.
+
+use crate::block::bits;
+use crate::column::Shadow;
+use crate::entities::{Entities, NO_ROW, Networked, name_in};
+use crate::peer_id::PeerId;
+use crate::presence::{Life, Presence};
+use crate::publisher::Publisher;
+use crate::replicate::FieldError;
+use crate::schema::Inner;
+use hecs::{Archetype, World};
+use rustc_hash::FxHashSet;
+use tidelock_netcore::tick::Tick;
+
+/// What a capture found beside the values it put into the history.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Slots of entities that the game took out of the world.
+    pub(crate) gone: Vec<u32>,
+    /// Values that cannot travel, each told once until it is mended.
+    pub(crate) unsendable: Vec<(u32, usize, FieldError)>,
+    /// Values that changed, if asked for: (slot, component).
+    pub(crate) changed: Vec<(u32, usize)>,
+    /// Entities whose set of components changed: (slot, before, after).
+    pub(crate) reshaped: Vec<(u32, u64, u64)>,
+}
+
+struct Watched {
+    /// Bit c: the archetype has component c.
+    components: u64,
+    /// Columns and shadows by component.
+    shadows: Vec<(usize, Box<dyn Shadow>)>,
+    /// The marks as they stood at the last capture.
+    marks: Vec<Networked>,
+    /// By entity: bits of indices whose mark changed.
+    moved: Vec<u64>,
+    differs: Vec<u64>,
+}
+
+/// The shadows of a world.
+#[derive(Default)]
+pub(crate) struct Capture {
+    /// By archetype; `None` for those without networked entities.
+    archetypes: Vec<Option<Watched>>,
+    /// Slots whose first values must be taken one by one.
+    fresh: Vec<u32>,
+    /// By slot: the components that it had at the last capture, and a mark of the round in which it was last seen.
+    shapes: Vec<(u64, u32)>,
+    round: u32,
+    unsendable: FxHashSet<(u32, usize)>,
+    indices: Vec<u32>,
+    words: Vec<u32>,
+    networked: usize,
+}
+
+/// What a capture works on.
+pub(crate) struct Scene<'a> {
+    pub(crate) schema: &'a Inner,
+    pub(crate) world: &'a World,
+    pub(crate) entities: &'a mut Entities,
+    pub(crate) publisher: &'a mut Publisher,
+    pub(crate) local: PeerId,
+    /// The host publishes every entity; a guest those that it has authority over in part.
+    pub(crate) everything: bool,
+    pub(crate) tick: Tick,
+}
+
+impl Capture {
+    /// This entity's published values must be taken anew: it is new, or this peer's authority over it has changed.
+    pub(crate) fn refresh(&mut self, slot: u32) {
+        self.fresh.push(slot);
+    }
+
+    /// Brings the publisher's open tick up to date with the world.
+    pub(crate) fn run(&mut self, scene: &mut Scene<'_>, changed: u64, findings: &mut Findings) {
+        if self.find_structure(scene) {
+            self.take_structure(scene, findings);
+        }
+        self.take_fresh(scene, findings);
+        for index in 0..self.archetypes.len() {
+            self.take_values(scene, index, changed, findings);
+        }
+    }
+
+    /// Compares the marks of all archetypes with those of the last capture; says whether anything was born, died or moved.
+    fn find_structure(&mut self, scene: &Scene<'_>) -> bool {
+        let mut structural = false;
+        for (index, archetype) in scene.world.archetypes().enumerate() {
+            if self.archetypes.len() == index {
+                self.archetypes.push(watch(scene.schema, archetype));
+            }
+            let Some(watched) = &mut self.archetypes[index] else { continue };
+            let marks = archetype.get::<&Networked>().expect("only archetypes with marks are watched");
+            if watched.marks[..] == marks[..] {
+                continue;
+            }
+            structural = true;
+            let (old, new) = (&mut watched.marks, &marks[..]);
+            watched.moved.resize(new.len().div_ceil(64), 0);
+            watched.differs.resize(new.len().div_ceil(64), 0);
+            for (i, mark) in new.iter().enumerate() {
+                if old.get(i) != Some(mark) {
+                    watched.moved[i / 64] |= 1 << (i % 64);
+                }
+            }
+            old.clear();
+            old.extend_from_slice(new);
+        }
+        structural
+    }
+
+    /// Finds the born, the reshaped and the dead.
+    fn take_structure(&mut self, scene: &mut Scene<'_>, findings: &mut Findings) {
+        self.round = self.round.wrapping_add(1);
+        self.shapes.resize(scene.entities.slots() as usize, (0, 0));
+        let mut seen = 0;
+        for watched in self.archetypes.iter().flatten() {
+            for mark in &watched.marks {
+                // a mark of an ended session, or a copy of an entity with its mark, is not ours
+                let Some(record) = scene.entities.get(mark.slot).filter(|r| r.net == mark.net) else { continue };
+                let shape = &mut self.shapes[mark.slot as usize];
+                seen += 1;
+                if shape.0 != watched.components {
+                    if record.out_row != NO_ROW {
+                        findings.reshaped.push((mark.slot, shape.0, watched.components));
+                    }
+                    self.fresh.push(mark.slot);
+                }
+                *shape = (watched.components, self.round);
+            }
+        }
+        if seen != scene.entities.len() || self.networked != seen {
+            for (slot, _) in scene.entities.iter() {
+                if self.shapes[slot as usize].1 != self.round {
+                    findings.gone.push(slot);
+                    self.shapes[slot as usize].0 = 0;
+                }
+            }
+        }
+        self.networked = seen;
+    }
+
+    /// Takes first values, and presence, of entities that are new or have changed in shape or authority.
+    fn take_fresh(&mut self, scene: &mut Scene<'_>, findings: &mut Findings) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.sort_unstable();
+        fresh.dedup();
+        self.shapes.resize(scene.entities.slots() as usize, (0, 0));
+        for slot in fresh.drain(..) {
+            let components = self.shapes[slot as usize].0;
+            self.take_entity(scene, slot, components, findings);
+        }
+        self.fresh = fresh;
+    }
+
+    fn take_entity(&mut self, scene: &mut Scene<'_>, slot: u32, components: u64, findings: &mut Findings) {
+        let Some(record) = scene.entities.get(slot) else { return };
+        let (entity, mine) = (record.entity, record.mine & components);
+        let Some(row) = publish_row(scene, slot, mine != 0) else { return };
+        let names = name_in(scene.world);
+        for c in bits(mine) {
+            let c = c as usize;
+            let column = &scene.schema.component(c).column;
+            self.words.clear();
+            self.words.resize(column.layout().words(), 0);
+            match column.quantise_one(scene.world, entity, &names, &mut self.words) {
+                Some(Ok(())) => {
+                    scene.publisher.set(c, row, &self.words, scene.tick, false);
+                }
+                Some(Err(error)) => self.report(slot, c, error, findings),
+                None => {}
+            }
+        }
+        take_presence(scene, slot, row, components);
+    }
+
+    /// Quantises what differs from the shadow.
+    fn take_values(&mut self, scene: &mut Scene<'_>, index: usize, notify: u64, findings: &mut Findings) {
+        let mut watched = self.archetypes[index].take();
+        if let Some(watched) = &mut watched {
+            let archetype = scene.world.archetypes().nth(index).expect("archetypes are never removed");
+            let Watched { shadows, marks, moved, differs, .. } = watched;
+            for (c, shadow) in shadows.iter_mut() {
+                let entry = scene.schema.component(*c);
+                differs.copy_from_slice(moved);
+                shadow.compare(&*entry.column, archetype, differs);
+                if entry.column.layout().has_entities() {
+                    // the same handle may have got or lost its name
+                    differs.fill(u64::MAX);
+                }
+                self.take_column(scene, *c, archetype, marks, differs, notify, findings);
+            }
+            moved.fill(0);
+        }
+        self.archetypes[index] = watched;
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one archetype's capture, borrowed apart")]
+    fn take_column(
+        &mut self,
+        scene: &mut Scene<'_>,
+        c: usize,
+        archetype: &Archetype,
+        marks: &[Networked],
+        differs: &[u64],
+        notify: u64,
+        findings: &mut Findings,
+    ) {
+        self.indices.clear();
+        for (block, mask) in differs.iter().enumerate() {
+            for bit in bits(*mask) {
+                let i = block * 64 + bit as usize;
+                let record = marks.get(i).and_then(|m| scene.entities.get(m.slot).filter(|r| r.net == m.net));
+                if record.is_some_and(|r| r.out_row != NO_ROW && r.mine >> c & 1 != 0) {
+                    self.indices.push(i as u32);
+                }
+            }
+        }
+        if self.indices.is_empty() {
+            return;
+        }
+        let names = name_in(scene.world);
+        let indices = std::mem::take(&mut self.indices);
+        let column = &scene.schema.component(c).column;
+        let (entities, publisher, tick) = (&*scene.entities, &mut *scene.publisher, scene.tick);
+        column.quantise(archetype, &indices, &names, &mut |i, result| {
+            let slot = marks[i as usize].slot;
+            let Some(row) = entities.get(slot).map(|r| r.out_row as usize) else { return };
+            match result {
+                Ok(words) => {
+                    let first = publisher.ever(row) >> c & 1 == 0;
+                    if publisher.set(c, row, words, tick, false) && notify >> c & 1 != 0 {
+                        findings.changed.push((slot, c));
+                    }
+                    if first {
+                        // a value that could not travel before: presence does not name it yet
+                        self.fresh.push(slot);
+                    }
+                    if !self.unsendable.is_empty() {
+                        self.unsendable.remove(&(slot, c));
+                    }
+                }
+                Err(error) => {
+                    if self.unsendable.insert((slot, c)) {
+                        findings.unsendable.push((slot, c, error));
+                    }
+                }
+            }
+        });
+        self.indices = indices;
+    }
+
+    fn report(&mut self, slot: u32, c: usize, error: FieldError, findings: &mut Findings) {
+        if self.unsendable.insert((slot, c)) {
+            findings.unsendable.push((slot, c, error));
+        }
+    }
+}
+
+fn watch(schema: &Inner, archetype: &Archetype) -> Option<Watched> {
+    if !archetype.has::<Networked>() {
+        return None;
+    }
+    let present = (1..schema.columns()).filter(|c| schema.component(*c).column.is_in(archetype));
+    let shadows: Vec<_> = present.map(|c| (c, schema.component(c).column.shadow())).collect();
+    let components = shadows.iter().fold(0, |set, s| set | 1 << s.0);
+    Some(Watched { components, shadows, marks: Vec::new(), moved: Vec::new(), differs: Vec::new() })
+}
+
+/// The row that carries an entity; one is given to it if it should have one.
+fn publish_row(scene: &mut Scene<'_>, slot: u32, has_mine: bool) -> Option<usize> {
+    let record = scene.entities.get_mut(slot)?;
+    if record.out_row == NO_ROW && (scene.everything || has_mine) {
+        let row = scene.publisher.bind(record.kind, record.owners[0].peer, slot)?;
+        record.out_row = row as u32;
+    }
+    (record.out_row != NO_ROW).then_some(record.out_row as usize)
+}
+
+/// Publishes an entity's presence as the register and the world have it.
+pub(crate) fn take_presence(scene: &mut Scene<'_>, slot: u32, row: usize, components: u64) {
+    let Some(record) = scene.entities.get(slot) else { return };
+    let mine = if scene.everything { u64::MAX } else { record.mine };
+    let named = components & mine & scene.publisher.ever(row);
+    let presence = Presence {
+        life: Life::Alive,
+        net: record.net,
+        kind: record.kind,
+        cut: record.cut,
+        components: named >> 1,
+        owners: record.owners,
+    };
+    scene.publisher.set_presence(row, &presence, scene.tick);
+}
