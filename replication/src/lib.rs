@@ -7,12 +7,14 @@ extern crate self as tidelock;
 
 mod block;
 mod capture;
+pub mod checkpoint;
 mod codec;
 mod column;
 mod entities;
 pub mod field;
 mod history;
 mod incoming;
+pub mod interpolate;
 pub mod layout;
 pub mod netid;
 mod outgoing;
@@ -24,8 +26,10 @@ pub mod replicate;
 mod schema;
 mod subscriber;
 
+pub use checkpoint::Checkpoint;
+pub use interpolate::Interpolate;
 pub use netid::NetId;
 pub use peer_id::PeerId;
 pub use replicate::Replicate;
 pub use schema::Schema;
-pub use tidelock_derive::Replicate;
+pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};

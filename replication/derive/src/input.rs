@@ -33,10 +33,7 @@ pub(crate) struct Member {
 impl Input {
     pub(crate) fn parse(input: DeriveInput) -> Result<Self> {
         let krate = crate_path(&input.attrs)?;
-        if !input.generics.params.is_empty() {
-            let message = "generic types cannot be derived: a component is one concrete type with one layout";
-            return Err(Error::new(input.generics.span(), message));
-        }
+        no_generics(&input)?;
         let body = match input.data {
             Data::Struct(data) => Body::Struct(members(data.fields)?),
             Data::Enum(data) if data.variants.is_empty() => {
@@ -58,6 +55,15 @@ impl Input {
         };
         Ok(Self { krate, ident: input.ident, body })
     }
+}
+
+/// A component is one concrete type.
+pub(crate) fn no_generics(input: &DeriveInput) -> Result<()> {
+    if input.generics.params.is_empty() {
+        return Ok(());
+    }
+    let message = "generic types cannot be derived: a component is one concrete type with one layout";
+    Err(Error::new(input.generics.span(), message))
 }
 
 fn members(fields: Fields) -> Result<Vec<Member>> {
