@@ -1,0 +1,107 @@
+//! What a peer can be set to.
+
+use crate::error::UsageError;
+use std::time::Duration;
+use tidelock_netcore::limits;
+
+/// Settings of a [`Peer`](crate::Peer). Start from [`Config::default`].
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What this peer calls itself, at most [`limits::NAME_BYTES`].
+    pub name: String,
+    /// Ticks per second of the session, 1 to 1000. The host's counts; a guest takes it over.
+    pub tick_rate: u32,
+    /// Ticks between two sends of this peer, 1 to 60.
+    pub send_every: u32,
+    /// Bytes of state packets per send and peer. What does not fit waits, the oldest goes first.
+    pub budget: usize,
+    /// Guests that a host takes, at most [`limits::PEERS`] − 1.
+    pub guests: u16,
+    /// Refusals (races not counted) within [`Config::refusal_window`] after which a guest is removed.
+    pub refusals: u32,
+    /// See [`Config::refusals`].
+    pub refusal_window: Duration,
+    /// How long nothing may be heard of a peer.
+    pub time_out: Duration,
+    /// How far behind the session's clock things are drawn.
+    pub interpolation: Interpolation,
+    /// A host tells itself news of the entities that it simulates, like a guest gets them. Costs a capture per tick even when
+    /// nobody has joined.
+    pub local_news: bool,
+    /// The session's id; never to be used twice. `None` (the default): made up from the operating system's randomness.
+    pub session: Option<u64>,
+    /// For tests: the tick that a host's session starts at, and the number of the first packet and send of every peer. All peers
+    /// of a session must have the same.
+    pub counters_from: u64,
+}
+
+/// How far behind the session's clock things are drawn, and for how long without news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interpolation {
+    /// The least delay.
+    pub least: Duration,
+    /// The largest delay.
+    pub most: Duration,
+    /// How far past the newest sample motion goes on when news are overdue.
+    pub extrapolate: Duration,
+    /// How long news may be overdue until an entity counts as stale.
+    pub stale: Duration,
+}
+
+impl Default for Interpolation {
+    fn default() -> Self {
+        Self {
+            least: Duration::ZERO,
+            most: Duration::from_millis(500),
+            extrapolate: Duration::from_millis(50),
+            stale: Duration::from_millis(250),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            tick_rate: 60,
+            send_every: 1,
+            budget: 32 * 1024,
+            guests: 64,
+            refusals: 100,
+            refusal_window: Duration::from_secs(10),
+            time_out: Duration::from_secs(5),
+            interpolation: Interpolation::default(),
+            local_news: false,
+            session: None,
+            counters_from: 1,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<(), UsageError> {
+        let bad = |what: &'static str| Err(UsageError::Config(what));
+        if self.tick_rate == 0 || self.tick_rate > 1000 {
+            return bad("tick_rate must be 1 to 1000");
+        }
+        if self.send_every == 0 || self.send_every > 60 {
+            return bad("send_every must be 1 to 60");
+        }
+        if self.budget < limits::DATAGRAM_MIN_BYTES {
+            return bad("budget must hold at least one packet of 1000 bytes");
+        }
+        if self.guests as usize >= limits::PEERS {
+            return bad("guests must be below 1024");
+        }
+        if self.name.len() > limits::NAME_BYTES {
+            return bad("name must be at most 64 bytes");
+        }
+        if self.counters_from == 0 {
+            return bad("counters_from must be at least 1");
+        }
+        if self.interpolation.least > self.interpolation.most {
+            return bad("interpolation.least must not be above interpolation.most");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! Errors that are the program's: fix the code.
+
+use crate::netid::NetId;
+use crate::replicate::FieldError;
+use thiserror::Error;
+
+/// The program uses the library in a way that cannot work.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum UsageError {
+    /// A setting that cannot be.
+    #[error("configuration: {0}")]
+    Config(&'static str),
+    /// The type is not in the schema.
+    #[error("{0} is not in the schema; register it before `build`")]
+    NotInSchema(&'static str),
+    /// The entity is not in the world, or not networked.
+    #[error("the entity is not networked; spawn it through the peer or the step")]
+    NotNetworked,
+    /// The entity is networked already.
+    #[error("the entity is networked already")]
+    AlreadyNetworked,
+    /// The entity carries no kind's marker.
+    #[error("the entity has no kind: insert the kind's marker first")]
+    NoKind,
+    /// This peer's policy does not let it do that.
+    #[error("this peer may not {0}; the policy of the entity's kind leaves it to others")]
+    NotAllowed(&'static str),
+    /// Nothing can be spawned or sent yet, or any more.
+    #[error("not in a session{0}")]
+    NotInSession(&'static str),
+    /// The host has not granted enough names yet; try again in a moment.
+    #[error("no name is free yet: a new lease is on its way")]
+    NoNames,
+    /// Such a peer is not in the session.
+    #[error("no such peer")]
+    NoSuchPeer,
+    /// A message whose values cannot travel.
+    #[error("the message cannot travel: {0}")]
+    Message(FieldError),
+    /// The peer takes no more messages now.
+    #[error("too many messages wait to be sent; the peer is too slow")]
+    Backlog,
+    /// Owner slots are below [`OWNER_SLOTS`](crate::policy::OWNER_SLOTS), and a schema has only those that its policies speak of.
+    #[error("no policy of the schema speaks of owner slot {0}")]
+    NoSuchSlot(usize),
+    /// `present` of a component that was registered without `.interpolate()`.
+    #[error("the component is not interpolated; register it with `.interpolate()`")]
+    NotInterpolated,
+    /// An entity is unknown by that name.
+    #[error("no entity is named {0}")]
+    UnknownName(NetId),
+}

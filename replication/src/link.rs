@@ -1,0 +1,148 @@
+//! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
+
+use crate::incoming::Incoming;
+use crate::peer_id::PeerId;
+use crate::publisher::Publisher;
+use crate::schema::Inner;
+use crate::subscriber::Subscriber;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tidelock_netcore::clock::RttEstimator;
+use tidelock_netcore::control::{self, Control};
+use tidelock_netcore::error::TransportError;
+use tidelock_netcore::limits;
+use tidelock_netcore::packet::{Echo, Stamp, WireTime};
+use tidelock_netcore::tick::Tick;
+use tidelock_netcore::transport::{Delivery, Lane, LinkId, Transport};
+
+/// How often clocks ride along.
+const STAMP_INTERVAL: Duration = Duration::from_millis(200);
+
+pub(crate) struct Link {
+    pub(crate) id: LinkId,
+    pub(crate) peer: PeerId,
+    pub(crate) subscriber: Subscriber,
+    pub(crate) incoming: Incoming,
+    pub(crate) rtt: RttEstimator,
+    /// The other side's last stamp, and when it came.
+    heard_stamp: Option<(WireTime, Duration)>,
+    stamped: Option<Duration>,
+    pub(crate) last_heard: Duration,
+    pub(crate) last_sent: Option<Duration>,
+    /// Something came that wants an acknowledgement.
+    pub(crate) owes_ack: bool,
+    outbox: VecDeque<(Lane, Vec<u8>)>,
+    outbox_bytes: usize,
+    /// When refusals happened, for those within the window.
+    pub(crate) refusals: VecDeque<Duration>,
+    pub(crate) counters: LinkCounters,
+}
+
+/// What happened on one link, as values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Bytes of datagrams received.
+    pub bytes_in: u64,
+    /// Bytes of datagrams handed to the transport.
+    pub bytes_out: u64,
+    /// Bytes of messages handed to the transport.
+    pub message_bytes_out: u64,
+    /// State packets that arrived a second time, or too late to be of use.
+    pub useless: u64,
+    /// State packets taken.
+    pub taken: u64,
+    /// Datagrams that were no valid packet.
+    pub malformed: u64,
+    /// Writes refused, races included.
+    pub refused: u64,
+    /// Messages dropped while they waited for an entity.
+    pub dropped_messages: u64,
+    /// Tombstones of entities that were not here.
+    pub unknown_despawns: u64,
+    /// The transport had no room for a state packet.
+    pub full: u64,
+}
+
+impl Link {
+    pub(crate) fn new(
+        id: LinkId,
+        peer: PeerId,
+        schema: &Inner,
+        publisher: &Publisher,
+        first: u64,
+        tick: Tick,
+        rows: usize,
+        now: Duration,
+    ) -> Self {
+        Self {
+            id,
+            peer,
+            subscriber: Subscriber::new(publisher, first),
+            incoming: Incoming::new(schema, first, tick, rows),
+            rtt: RttEstimator::default(),
+            heard_stamp: None,
+            stamped: None,
+            last_heard: now,
+            last_sent: None,
+            owes_ack: false,
+            outbox: VecDeque::new(),
+            outbox_bytes: 0,
+            refusals: VecDeque::new(),
+            counters: LinkCounters::default(),
+        }
+    }
+
+    /// Takes the other side's stamp; gives our echoed time and how long it was held, if it echoes one.
+    pub(crate) fn hear_stamp(&mut self, stamp: Stamp, clock: Duration, now: Duration) -> Option<(Duration, Duration)> {
+        self.heard_stamp = Some((stamp.sent, now));
+        stamp.echo.map(|echo| (echo.time.widen(clock), echo.held))
+    }
+
+    /// The stamp for a packet that goes out now, if one is due. `clock` is this side's clock.
+    pub(crate) fn next_stamp(&mut self, clock: Duration, now: Duration) -> Option<Stamp> {
+        if self.stamped.is_some_and(|at| now < at + STAMP_INTERVAL) {
+            return None;
+        }
+        self.stamped = Some(now);
+        // an echo held for longer than the clock's range would be misread
+        let fresh = self.heard_stamp.filter(|(_, at)| now - *at < Duration::from_secs(8));
+        let echo = fresh.map(|(time, at)| Echo { time, held: now - at });
+        Some(Stamp { sent: WireTime::of(clock), echo })
+    }
+
+    /// Queues a reliable message; `false` if the peer is too slow for it.
+    pub(crate) fn post(&mut self, lane: Lane, bytes: &[u8]) -> bool {
+        if self.outbox_bytes + bytes.len() > limits::LANE_QUEUE_BYTES {
+            return false;
+        }
+        self.outbox_bytes += bytes.len();
+        self.outbox.push_back((lane, bytes.to_vec()));
+        true
+    }
+
+    pub(crate) fn post_control(&mut self, message: &Control) -> bool {
+        let mut bytes = Vec::new();
+        control::encode(message, &mut bytes);
+        self.post(Lane::CONTROL, &bytes)
+    }
+
+    /// Hands queued messages to the transport until it is full.
+    pub(crate) fn flush_messages(&mut self, transport: &mut dyn Transport, now: Duration) -> Result<(), TransportError> {
+        while let Some((lane, bytes)) = self.outbox.front() {
+            match transport.send_message(now, self.id, *lane, bytes)? {
+                Delivery::Full => break,
+                Delivery::Taken => {
+                    self.counters.message_bytes_out += bytes.len() as u64;
+                    self.outbox_bytes -= bytes.len();
+                    self.outbox.pop_front();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a packet may stay without an answer until it counts as lost.
+    pub(crate) fn loss_time(&self, send_interval: Duration) -> Duration {
+        self.rtt.timeout(Duration::from_millis(50)) + send_interval * 2 + Duration::from_millis(25)
+    }
+}

@@ -1,0 +1,164 @@
+//! News: what happened, told once. Nobody has to listen.
+//!
+//! In one call of [`Peer::receive`](crate::Peer::receive) they come in this order: people and session in the order of arrival,
+//! then entities that went, entities that came, and then, row by row, components removed, added and changed. A host with
+//! [`Config::local_news`](crate::Config::local_news) is told of its own entities in the same order, at the next
+//! [`Peer::send`](crate::Peer::send). News are about states, not about calls: what is removed and inserted again between two
+//! sends is a change, what is inserted and removed is nothing, at home and everywhere else.
+
+use crate::netid::NetId;
+use crate::peer_id::PeerId;
+use crate::policy::Refusal;
+use crate::replicate::FieldError;
+use hecs::Entity;
+use std::collections::VecDeque;
+use tidelock_netcore::error::{DisconnectReason, PeerError};
+use tidelock_netcore::limits;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum News {
+    /// This peer is in the session.
+    Admitted {
+        /// Who it is.
+        local: PeerId,
+    },
+    /// This peer's session is over. Copies of others' entities are gone from the world; its own are local entities again.
+    Disconnected {
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// Somebody joined.
+    Joined {
+        /// Who.
+        peer: PeerId,
+        /// What it calls itself.
+        name: String,
+    },
+    /// Somebody left.
+    Left {
+        /// Who.
+        peer: PeerId,
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// An entity appeared, with all its components. Now is the time to give it what is local: a mesh, a collider, a sound.
+    Spawned {
+        /// Its local handle.
+        entity: Entity,
+        /// Its name.
+        net: NetId,
+        /// The name of its kind.
+        kind: String,
+    },
+    /// An entity is gone, its local parts with it.
+    Despawned {
+        /// What its local handle was.
+        entity: Entity,
+        /// Its name.
+        net: NetId,
+    },
+    /// A component was added to an entity that had been there.
+    Added {
+        /// The entity.
+        entity: Entity,
+        /// The component's name in the schema.
+        component: String,
+    },
+    /// A component changed; told for those registered with `.notify_changes()`.
+    Changed {
+        /// The entity.
+        entity: Entity,
+        /// The component's name in the schema.
+        component: String,
+    },
+    /// A component was removed, or is withheld until an entity that it names is here.
+    Removed {
+        /// The entity.
+        entity: Entity,
+        /// The component's name in the schema.
+        component: String,
+    },
+    /// An entity (or some of its components) has another owner.
+    Owned {
+        /// The entity.
+        entity: Entity,
+        /// Owner slot, 0 is the owner.
+        slot: usize,
+        /// The new owner.
+        owner: PeerId,
+    },
+    /// A guest's write was refused (host only). Further ones of one guest in the same frame are only counted.
+    Refused {
+        /// Who wrote.
+        peer: PeerId,
+        /// The entity's name.
+        net: NetId,
+        /// The component's name in the schema; empty for spawns and despawns.
+        component: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A guest sent something that does not follow the protocol (host only). It is removed.
+    Misbehaved {
+        /// Who.
+        peer: PeerId,
+        /// What.
+        error: PeerError,
+    },
+    /// A value that cannot travel: the others keep seeing the last one that could. Told once until it is mended.
+    Unsendable {
+        /// The entity.
+        entity: Entity,
+        /// The component's name in the schema.
+        component: String,
+        /// The field and what is wrong with it.
+        error: FieldError,
+    },
+    /// A message was dropped because an entity that it names did not come in time, or is gone.
+    MessageDropped {
+        /// Who sent it.
+        from: PeerId,
+        /// The message's name in the schema.
+        message: String,
+    },
+    /// The digests of two worlds were compared (see [`Peer::compare`](crate::Peer::compare)).
+    Compared {
+        /// With whom.
+        peer: PeerId,
+        /// The names of the components that differ; empty if the worlds are equal. `presence` stands for which entities there
+        /// are and what they have.
+        differing: Vec<String>,
+    },
+    /// The game did not fetch its news: so many of the oldest are lost.
+    Missed {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// News that wait to be fetched; bounded.
+#[derive(Default)]
+pub(crate) struct Newsstand {
+    queue: VecDeque<News>,
+    missed: u64,
+}
+
+impl Newsstand {
+    pub(crate) fn push(&mut self, news: News) {
+        if self.queue.len() == limits::EVENTS {
+            self.queue.pop_front();
+            self.missed += 1;
+        }
+        self.queue.push_back(news);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<News> {
+        if self.missed > 0 {
+            let count = std::mem::take(&mut self.missed);
+            return Some(News::Missed { count });
+        }
+        self.queue.pop_front()
+    }
+}
