@@ -12,5 +12,6 @@ pub mod control;
 pub mod emulator;
 pub mod error;
 pub mod limits;
+pub mod session;
 pub mod tick;
 pub mod transport;
