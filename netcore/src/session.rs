@@ -72,7 +72,8 @@ fn differences(host: &[SchemaEntry], hello: &Hello) -> String {
                 if a.digest != b.digest {
                     found.add(&a.name, "other layout");
                 }
-                (h.next(), g.next());
+                h.next();
+                g.next();
             }
             (Some(a), b) if b.is_none_or(|b| a.name < b.name) => {
                 // What lies after the end of a list that was cut is not known to be missing.
