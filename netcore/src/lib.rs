@@ -14,5 +14,6 @@ pub mod emulator;
 pub mod error;
 pub mod limits;
 pub mod packet;
+pub mod session;
 pub mod tick;
 pub mod transport;

@@ -129,7 +129,8 @@ impl Link {
     pub(crate) fn facts(&self, side: Side, now: Duration) -> Facts {
         let net = self.outgoing(side);
         let conditions = net.conditions();
-        let free = if conditions.backpressure { net.free(now) } else { usize::MAX / 2 };
+        // A datagram of this size would be taken; the ones after it cost their overhead as well.
+        let free = if conditions.backpressure { net.free(now).saturating_sub(conditions.overhead) } else { usize::MAX / 2 };
         Facts {
             lossless: false,
             independent_lanes: true,
@@ -144,11 +145,12 @@ impl Link {
         if size > limit {
             return Err(TransportError::TooLarge { size, limit });
         }
-        let facts = self.facts(side, now);
-        if size + facts.datagram_overhead > facts.free {
+        let net = self.outgoing_mut(side);
+        let conditions = net.conditions();
+        if conditions.backpressure && size + conditions.overhead > net.free(now) {
             return Ok(Delivery::Full);
         }
-        self.outgoing_mut(side).send(now, bytes, Signal(Kind::Data));
+        net.send(now, bytes, Signal(Kind::Data));
         Ok(Delivery::Taken)
     }
 

@@ -170,6 +170,7 @@ fn with_a_rate_it_says_full_and_what_is_free() {
     let network = Network::new(1);
     let narrow = Conditions { rate: Some(10_000), queue: 5_000, ..Default::default() };
     let (mut host, mut guest, link) = pair(&network, narrow, Conditions::default());
+    assert_eq!(guest.facts(link).map(|f| f.free), Some(5_000 - 28));
     let mut taken = 0;
     while guest.send_datagram(START, link, &[0; 972]) == Ok(Delivery::Taken) {
         taken += 1;
