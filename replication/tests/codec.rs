@@ -2,6 +2,8 @@
 
 #![allow(missing_docs)]
 
+mod spec;
+
 use proptest::prelude::*;
 use tidelock::field::{self, Step};
 use tidelock::layout::{FieldCode, Layout, LayoutBuilder, Meaning};
@@ -64,7 +66,7 @@ fn value(layout: &Layout, near: Option<&[u32]>, rng: &mut impl FnMut() -> u64) -
             words.resize(at + n, 0);
             continue;
         }
-        let old = near.map(|v| &v[at..at + n]).filter(|_| rng() % 3 > 0);
+        let old = near.map(|v| &v[at..at + n]).filter(|_| rng() % 3 != 0);
         if let (FieldCode::Maybe { fields }, old) = (field.code, old) {
             let present = old.map_or(rng() % 2, |old| old[0].into());
             words.push(present as u32);
@@ -164,6 +166,12 @@ proptest! {
         prop_assert_eq!(layout.read(base, age, &mut r, &mut out), Ok(()));
         prop_assert_eq!(r.position(), w.len());
         prop_assert_eq!(&out, &now);
+        // The decoder that was written from the docs agrees.
+        let bits = (0..w.len()).map(|i| bytes[i / 8] >> (i % 8) & 1 == 1).collect();
+        let codes: Vec<_> = layout.fields().iter().map(|f| f.code).collect();
+        let mut second = spec::Bits { bits, at: 0 };
+        prop_assert_eq!(&spec::decode(&codes, base, age, &mut second), &now);
+        prop_assert_eq!(second.at, w.len());
         // Every prefix that lacks a byte ends too early, whatever else it may be.
         for cut in 0..bytes.len() {
             let read = layout.read(base, age, &mut BitReader::new(&bytes[..cut]), &mut out);
@@ -213,7 +221,7 @@ fn rotations_are_stable_over_millions() {
         if i % 2 == 0 {
             let size = q[0].abs().max(0.1);
             for (k, part) in q.iter_mut().enumerate() {
-                if rng() % 4 > 0 || k == 0 {
+                if k == 0 || rng() % 4 != 0 {
                     *part = size.copysign(*part) * (1.0 + (rng() as i32 as f32) * 2f32.powi(-31 - (rng() % 24) as i32));
                 }
             }
