@@ -375,7 +375,7 @@ impl<'a> Restorer<'a> {
     /// [`RestoreError::Invalid`] beyond `max`.
     #[inline]
     pub fn integer(&mut self, field: &'static str, min: i64, max: i64) -> Result<i64, RestoreError> {
-        Ok(min + i64::from(self.up_to(field, u32::try_from(max - min).unwrap_or(u32::MAX))?))
+        Ok(min + i64::from(self.up_to(field, u32::try_from(max.wrapping_sub(min)).unwrap_or(u32::MAX))?))
     }
 
     /// An integer of 64 bits.

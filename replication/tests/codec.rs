@@ -66,7 +66,7 @@ fn value(layout: &Layout, near: Option<&[u32]>, rng: &mut impl FnMut() -> u64) -
             words.resize(at + n, 0);
             continue;
         }
-        let old = near.map(|v| &v[at..at + n]).filter(|_| rng() % 3 != 0);
+        let old = near.map(|v| &v[at..at + n]).filter(|_| !rng().is_multiple_of(3));
         if let (FieldCode::Maybe { fields }, old) = (field.code, old) {
             let present = old.map_or(rng() % 2, |old| old[0].into());
             words.push(present as u32);
@@ -221,7 +221,7 @@ fn rotations_are_stable_over_millions() {
         if i % 2 == 0 {
             let size = q[0].abs().max(0.1);
             for (k, part) in q.iter_mut().enumerate() {
-                if k == 0 || rng() % 4 != 0 {
+                if k == 0 || !rng().is_multiple_of(4) {
                     *part = size.copysign(*part) * (1.0 + (rng() as i32 as f32) * 2f32.powi(-31 - (rng() % 24) as i32));
                 }
             }
