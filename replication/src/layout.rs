@@ -63,6 +63,7 @@
 //! * Text: the bytes stand four to a word, the lowest byte first; unused bytes are zero.
 
 use crate::field::{ANGLE_BITS, MAX_ORDER, QUAT_BITS, Step, text_words};
+use crate::netid::NetId;
 use crate::replicate::Replicate;
 use thiserror::Error;
 use tidelock_netcore::limits;
@@ -265,6 +266,21 @@ impl Layout {
     #[must_use]
     pub fn has_entities(&self) -> bool {
         self.entities
+    }
+
+    /// The names of entities in a value's words, without "none".
+    pub(crate) fn entities(&self, words: &[u32]) -> impl Iterator<Item = NetId> {
+        let mut at = 0;
+        let named = self.codes.iter().filter_map(move |code| {
+            let here = at;
+            at += code.words();
+            let name = match code {
+                FieldCode::Entity => u64::from(words[here]) | u64::from(words[here + 1]) << 32,
+                _ => 0,
+            };
+            (name != 0).then_some(NetId(name))
+        });
+        named
     }
 
     /// Hashes names, codes and meanings: equal hashes mean that two builds understand each other's values.
