@@ -96,6 +96,7 @@ impl Timing {
             .max_idle_timeout(Some(idle))
             .keep_alive_interval(Some(self.keep_alive))
             .initial_mtu(1200)
+            .initial_rtt(INITIAL_RTT)
             .max_concurrent_bidi_streams(VarInt::from_u32(0))
             .max_concurrent_uni_streams(VarInt::from_u32(u32::from(Lane::COUNT)))
             .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
@@ -107,6 +108,9 @@ impl Timing {
     }
 }
 
+/// The round trip that is assumed before one was measured. A lost hello is repeated after three times this, then twice that, and
+/// so on. QUIC's own third of a second would give a handshake with losses too few attempts within the deadline of five seconds.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Bytes that one lane may have on the way and unread. The connection's windows are so large that no lane can use up another's
 /// share: the receiver grants the sum of all streams, and the sender keeps twice as much, for what was read but not acknowledged.
 pub(crate) const STREAM_WINDOW: u32 = 128 * 1024;

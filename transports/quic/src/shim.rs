@@ -153,6 +153,9 @@ struct Client {
     reader: tokio::task::AbortHandle,
 }
 
+/// A packet from the target, for that client.
+type Answer = (SocketAddr, Vec<u8>);
+
 struct Relay {
     target: SocketAddr,
     front: UdpSocket,
@@ -164,7 +167,7 @@ struct Relay {
     number: u64,
     clients: HashMap<SocketAddr, Client>,
     readers: JoinSet<()>,
-    back: (mpsc::Sender<(SocketAddr, Vec<u8>)>, mpsc::Receiver<(SocketAddr, Vec<u8>)>),
+    back: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
 }
 
 impl Relay {
@@ -306,7 +309,7 @@ impl Relay {
 }
 
 /// Hands on what the target answers to one client. Waits while the relay is behind; the system then drops.
-async fn read_back(client: SocketAddr, upstream: Arc<UdpSocket>, back: mpsc::Sender<(SocketAddr, Vec<u8>)>) {
+async fn read_back(client: SocketAddr, upstream: Arc<UdpSocket>, back: mpsc::Sender<Answer>) {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match upstream.recv(&mut buffer).await {
@@ -329,7 +332,12 @@ async fn until(due: Option<Instant>) {
 }
 
 fn upstream(target: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = std::net::UdpSocket::bind(local(target))?;
+    let from = match target {
+        _ if target.ip().is_loopback() => local(target),
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = std::net::UdpSocket::bind(from)?;
     socket.set_nonblocking(true)?;
     socket.connect(target)?;
     UdpSocket::from_std(socket)
