@@ -7,6 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bits;
+pub mod clock;
+pub mod control;
+pub mod emulator;
 pub mod error;
 pub mod limits;
 pub mod tick;

@@ -51,3 +51,9 @@ pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 pub const CATCH_UP_TICKS: u64 = 8;
 /// Events that wait for the game to fetch them; the oldest go first, and their number is told.
 pub const EVENTS: usize = 1 << 16;
+/// Protocol versions that a peer may list.
+pub const VERSIONS: usize = 16;
+/// Ticks per second that a session may run at.
+pub const TICK_RATE: u32 = 1000;
+/// Microseconds that a session may last (142 years): times below this can be added and scaled without care.
+pub const SESSION_MICROS: u64 = 1 << 52;
