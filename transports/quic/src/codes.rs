@@ -63,6 +63,11 @@ pub(crate) fn link_error(error: &ConnectionError) -> LinkError {
     }
 }
 
+/// The other side's farewell.
+pub(crate) fn peer_closed(code: u32, text: &[u8]) -> LinkError {
+    LinkError::ClosedByPeer { code, text: words(&String::from_utf8_lossy(text)) }
+}
+
 fn by_code(code: TransportErrorCode, text: impl Fn() -> String) -> LinkError {
     if code == TransportErrorCode::CONNECTION_REFUSED {
         LinkError::Full("it takes no more connections now, in all or from this address".into())

@@ -98,10 +98,10 @@ impl Timing {
             .initial_mtu(1200)
             .initial_rtt(INITIAL_RTT)
             .max_concurrent_bidi_streams(VarInt::from_u32(0))
-            .max_concurrent_uni_streams(VarInt::from_u32(u32::from(Lane::COUNT)))
+            .max_concurrent_uni_streams(VarInt::from_u32(u32::from(Lane::COUNT) + 1))
             .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-            .receive_window(VarInt::from_u32(u32::from(Lane::COUNT) * STREAM_WINDOW))
-            .send_window(u64::from(Lane::COUNT) * 2 * u64::from(STREAM_WINDOW))
+            .receive_window(VarInt::from_u32((u32::from(Lane::COUNT) + 1) * STREAM_WINDOW))
+            .send_window((u64::from(Lane::COUNT) + 1) * 2 * u64::from(STREAM_WINDOW))
             .datagram_receive_buffer_size(Some(DATAGRAMS_IN_BYTES))
             .datagram_send_buffer_size(DATAGRAMS_OUT_BYTES);
         Ok(Arc::new(config))

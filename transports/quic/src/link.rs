@@ -1,10 +1,10 @@
 //! The I/O thread's side of one link, from the end of the handshake to the end of the connection.
 
-use crate::codes::{Farewell, link_error};
+use crate::codes::{Farewell, link_error, peer_closed};
 use crate::config::FAREWELL;
 use crate::shared::{Link, Opened};
 use bytes::Bytes;
-use quinn::{Connection, ReadExactError, RecvStream};
+use quinn::{Connection, ReadExactError, RecvStream, VarInt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tidelock_netcore::error::LinkError;
@@ -51,15 +51,21 @@ pub(crate) async fn serve(link: Arc<Link>, connection: Connection, mut stop: wat
     }
     let reason = tokio::select! {
         read = read_all(&link, &connection) => match read {
-            // Reading goes on until the connection is lost and nothing is left.
-            Ok(()) => link_error(&connection.closed().await),
+            // All is read: the other side took its leave, or the connection is lost.
+            Ok(()) => match link.goodbye.get().cloned() {
+                Some(goodbye) => {
+                    connection.close(VarInt::from_u32(0), b"");
+                    goodbye
+                }
+                None => link_error(&connection.closed().await),
+            },
             Err(Violation(text)) => {
                 let farewell = Farewell::protocol(&text);
                 connection.close(farewell.code, farewell.text.as_bytes());
                 LinkError::Failed(format!("the other side broke the transport's protocol: {text}"))
             }
         },
-        farewell = take_leave(&link, &mut writers, &mut stop) => {
+        farewell = take_leave(&link, &connection, &mut writers, &mut stop) => {
             // Before the writers are dropped, which would end their streams as if they were complete.
             connection.close(farewell.code, farewell.text.as_bytes());
             LinkError::Failed("closed on this side".into())
@@ -70,18 +76,38 @@ pub(crate) async fn serve(link: Arc<Link>, connection: Connection, mut stop: wat
     drop(end);
 }
 
-/// Waits for a farewell (the link's own or that of all), then for the lanes to be acknowledged, for at most [`FAREWELL`].
-async fn take_leave(link: &Link, writers: &mut JoinSet<()>, stop: &mut watch::Receiver<Option<Farewell>>) -> Farewell {
+/// Waits for a farewell (the link's own or that of all), then for the lanes to be acknowledged, then for the farewell itself; all
+/// of it for at most [`FAREWELL`].
+async fn take_leave(
+    link: &Link,
+    connection: &Connection,
+    writers: &mut JoinSet<()>,
+    stop: &mut watch::Receiver<Option<Farewell>>,
+) -> Farewell {
     tokio::select! {
         _ = link.farewell() => {}
         farewell = stopped(stop) => link.say_farewell(farewell),
     }
     let farewell = link.farewell().await;
-    let written = async { while writers.join_next().await.is_some() {} };
+    let written = async {
+        while writers.join_next().await.is_some() {}
+        say_goodbye(connection, &farewell).await;
+    };
     if tokio::time::timeout(FAREWELL, written).await.is_err() {
         tracing::debug!(link = link.id.0, "the other side did not take all of its messages in time");
     }
     farewell
+}
+
+/// Tells the other side on a stream, since QUIC does not repeat a close that is lost. Over when it is acknowledged.
+async fn say_goodbye(connection: &Connection, farewell: &Farewell) {
+    let Ok(mut stream) = connection.open_uni().await else { return };
+    let Ok(code) = u32::try_from(farewell.code.into_inner()) else { return };
+    let goodbye = [&[GOODBYE][..], &code.to_le_bytes(), farewell.text.as_bytes()].concat();
+    if stream.write_all(&goodbye).await.is_ok() {
+        let _ = stream.finish();
+        let _ = stream.stopped().await;
+    }
 }
 
 /// Waits until all is to end. A transport that went away without a word counts as that.
@@ -132,15 +158,19 @@ async fn write_lane(link: Arc<Link>, connection: Connection, lane: Lane) {
     }
 }
 
-/// Reads all lanes and datagrams until the connection is lost and nothing is left to read.
+/// Reads all lanes and datagrams until nothing is left to read: the connection is lost, or the other side said goodbye.
 async fn read_all(link: &Arc<Link>, connection: &Connection) -> Result<(), Violation> {
     let seen = Arc::new(AtomicU32::new(0));
     let mut lanes = JoinSet::new();
     let (mut streams, mut datagrams) = (true, true);
     while streams || datagrams || !lanes.is_empty() {
+        // Who says goodbye has seen all of its lanes acknowledged, so that they are among those that are open or done.
+        if link.goodbye.get().is_some() && lanes.is_empty() {
+            break;
+        }
         tokio::select! {
             stream = connection.accept_uni(), if streams => match stream {
-                Ok(stream) => drop(lanes.spawn(read_lane(link.clone(), seen.clone(), stream))),
+                Ok(stream) => drop(lanes.spawn(read_stream(link.clone(), seen.clone(), stream))),
                 Err(_) => streams = false,
             },
             datagram = connection.read_datagram(), if datagrams => match datagram {
@@ -154,25 +184,45 @@ async fn read_all(link: &Arc<Link>, connection: &Connection) -> Result<(), Viola
     Ok(())
 }
 
-/// Reads one stream: a byte that names the lane, then messages, each with its length in front. `seen` has a bit for each lane
-/// that has had its stream.
-async fn read_lane(link: Arc<Link>, seen: Arc<AtomicU32>, mut stream: RecvStream) -> Result<(), Violation> {
-    let mut lane = [0];
-    match read(&mut stream, &mut lane).await? {
+/// Reads one stream: a byte that names the lane, then messages. `seen` has a bit for each lane that has had its stream.
+async fn read_stream(link: Arc<Link>, seen: Arc<AtomicU32>, mut stream: RecvStream) -> Result<(), Violation> {
+    let mut first = [0];
+    match read(&mut stream, &mut first).await? {
         Read::Whole => {}
         Read::Finished => return Err(Violation("a stream names no lane".into())),
         Read::Lost => return Ok(()),
     }
-    let lane = Lane(lane[0]);
-    if lane.0 >= Lane::COUNT {
-        return Err(Violation(format!("there is no lane {}", lane.0)));
+    match first[0] {
+        GOODBYE => read_goodbye(&link, &mut stream).await,
+        lane if lane >= Lane::COUNT => Err(Violation(format!("there is no lane {lane}"))),
+        lane if seen.fetch_or(1 << lane, Ordering::Relaxed) & 1 << lane != 0 => {
+            Err(Violation(format!("lane {lane} has a second stream")))
+        }
+        lane => read_lane(&link, Lane(lane), &mut stream).await,
     }
-    if seen.fetch_or(1 << lane.0, Ordering::Relaxed) & 1 << lane.0 != 0 {
-        return Err(Violation(format!("lane {} has a second stream", lane.0)));
+}
+
+/// Reads the code and the text of a goodbye, which end the link once all lanes are read.
+async fn read_goodbye(link: &Link, stream: &mut RecvStream) -> Result<(), Violation> {
+    let goodbye = match stream.read_to_end(CODE_BYTES + limits::CLOSE_TEXT_BYTES).await {
+        Ok(goodbye) => goodbye,
+        Err(quinn::ReadToEndError::Read(quinn::ReadError::ConnectionLost(_))) => return Ok(()),
+        Err(_) => return Err(Violation("a goodbye that is too long, or was reset".into())),
+    };
+    let Some((code, text)) = goodbye.split_first_chunk::<CODE_BYTES>() else {
+        return Err(Violation("a goodbye without a code".into()));
+    };
+    match link.goodbye.set(peer_closed(u32::from_le_bytes(*code), text)) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Violation("a second goodbye".into())),
     }
+}
+
+/// Reads messages, each with its length in front.
+async fn read_lane(link: &Link, lane: Lane, stream: &mut RecvStream) -> Result<(), Violation> {
     loop {
         let mut length = [0; PREFIX_BYTES];
-        match read(&mut stream, &mut length).await? {
+        match read(stream, &mut length).await? {
             Read::Whole => {}
             Read::Finished | Read::Lost => return Ok(()),
         }
@@ -182,7 +232,7 @@ async fn read_lane(link: Arc<Link>, seen: Arc<AtomicU32>, mut stream: RecvStream
         // While the game does not fetch, we wait here and do not read: QUIC's flow control holds the other side back.
         link.messages.reserve(length).await;
         let mut message = vec![0; length];
-        match read(&mut stream, &mut message).await? {
+        match read(stream, &mut message).await? {
             Read::Whole => link.messages.push(lane, message),
             Read::Finished => return Err(Violation("a stream ends within a message".into())),
             Read::Lost => return Ok(()),
@@ -212,5 +262,9 @@ async fn read(stream: &mut RecvStream, buffer: &mut [u8]) -> Result<Read, Violat
     }
 }
 
+/// In the place of a lane's number: the stream is a goodbye.
+const GOODBYE: u8 = 255;
+/// Bytes of a goodbye's code, little endian. What follows is its text.
+const CODE_BYTES: usize = 4;
 /// Bytes of the length in front of each message, little endian.
 pub(crate) const PREFIX_BYTES: usize = 4;

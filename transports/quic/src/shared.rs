@@ -20,6 +20,8 @@ pub(crate) struct Link {
     pub(crate) opened: OnceLock<Opened>,
     /// Set by the I/O thread, once everything that came in is in the queues below.
     pub(crate) end: OnceLock<LinkError>,
+    /// The other side's goodbye, set by the I/O thread; the link ends when all lanes are read.
+    pub(crate) goodbye: OnceLock<LinkError>,
     /// Set by the game thread, or by the I/O thread when all is ending.
     pub(crate) farewell: watch::Sender<Option<Farewell>>,
     pub(crate) out: [LaneOut; Lane::COUNT as usize],
@@ -40,6 +42,7 @@ impl Link {
             id,
             opened: OnceLock::new(),
             end: OnceLock::new(),
+            goodbye: OnceLock::new(),
             farewell: watch::Sender::new(None),
             out: std::array::from_fn(|_| LaneOut::new()),
             messages: Inbox::new(),

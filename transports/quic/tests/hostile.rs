@@ -70,15 +70,17 @@ fn a_peer_that_breaks_the_mapping_loses_its_link_and_nobody_else_does() {
     let mut guest = join(&host.transport.address());
     let good = open(&mut host, &mut guest);
     let oversize = [&[1][..], &(limits::MESSAGE_BYTES as u32 + 1).to_le_bytes()].concat();
-    let cases: [(&str, &[&[u8]], bool); 8] = [
+    let cases: [(&str, &[&[u8]], bool); 10] = [
         ("there is no lane 2", &[&[Lane::COUNT]], false),
-        ("there is no lane 255", &[&[255, 0, 0, 0, 0]], false),
+        ("there is no lane 254", &[&[254, 0, 0, 0, 0]], false),
         ("16385 bytes", &[&oversize], false),
         ("4294967295 bytes", &[&[0, 255, 255, 255, 255]], false),
         ("second stream", &[&[1, 0, 0, 0, 0], &[1, 0, 0, 0, 0]], false),
         ("names no lane", &[&[]], true),
         ("within a message", &[&[0, 5, 0, 0, 0, 1, 2]], true),
         ("within a message", &[&[0, 5, 0]], true),
+        ("without a code", &[&[255, 1, 2]], true),
+        ("too long", &[&[255; 600]], true),
     ];
     for (number, (words, streams, finish)) in cases.into_iter().enumerate() {
         let raw = Raw::new(&identity, b"tidelock/1", TransportConfig::default());
@@ -111,11 +113,14 @@ fn streams_both_ways_are_not_granted() {
     let granted =
         raw.runtime.block_on(async { tokio::time::timeout(Duration::from_millis(300), connection.open_bi()).await.is_ok() });
     assert!(!granted);
-    let third = raw.runtime.block_on(async {
-        let _two = (connection.open_uni().await.unwrap(), connection.open_uni().await.unwrap());
+    let fourth = raw.runtime.block_on(async {
+        let mut granted = Vec::new();
+        for _ in 0..Lane::COUNT + 1 {
+            granted.push(connection.open_uni().await.unwrap());
+        }
         tokio::time::timeout(Duration::from_millis(300), connection.open_uni()).await.is_ok()
     });
-    assert!(!third, "one stream for each lane, no more");
+    assert!(!fourth, "one stream for each lane and one for the goodbye, no more");
 }
 
 #[test]

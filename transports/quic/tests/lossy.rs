@@ -4,6 +4,7 @@ mod common;
 
 use common::{End, GUEST, NOW, host, join, listen_config, open, until};
 use std::time::{Duration, Instant};
+use tidelock_netcore::error::LinkError;
 use tidelock_netcore::transport::{Delivery, Lane, LinkId, Transport};
 use tidelock_quic::shim::{Direction, Shim, ShimConfig};
 
@@ -119,4 +120,22 @@ fn every_guest_is_another_address_behind_the_shim() {
     });
     assert_eq!(first.messages(GUEST, Lane::CONTROL), [b"one"]);
     assert_eq!(second.messages(GUEST, Lane::CONTROL), [b"two"]);
+}
+
+#[test]
+fn a_close_gets_through_losses_with_its_code_and_all_messages() {
+    let bad = ShimConfig { latency: Duration::from_millis(5), loss: 0.2, seed: SEED, ..ShimConfig::default() };
+    for round in 0..10u32 {
+        let (_shim, mut host, mut guest, link) = through(ShimConfig { seed: SEED + u64::from(round), ..bad });
+        host.say(link, Lane::RELIABLE, b"last words");
+        host.transport.close(NOW, link, round, "over");
+        let start = Instant::now();
+        until(&format!("the close, SEED={SEED}+{round}"), &mut [&mut host, &mut guest], |ends| !ends[1].closed().is_empty());
+        // Beyond the second that a close may take, the last packets may have been lost for good.
+        if start.elapsed() < Duration::from_millis(900) {
+            let reason = LinkError::ClosedByPeer { code: round, text: "over".into() };
+            assert_eq!(guest.closed(), [(GUEST, reason)], "SEED={SEED}+{round}");
+            assert_eq!(guest.messages(GUEST, Lane::RELIABLE), [b"last words"], "SEED={SEED}+{round}");
+        }
+    }
 }
