@@ -279,19 +279,11 @@ impl Relay {
         }
     }
 
-    /// Two states, one of which loses everything; their rates give the wished mean of losses and length of bursts.
     fn loses(&mut self, direction: Direction, config: &ShimConfig) -> bool {
-        let burst = config.burst.max(1.0);
-        let leave = 1.0 / burst;
-        let losing = match self.losing[direction as usize] {
-            _ if config.loss <= 0.0 => false,
-            _ if config.loss >= 1.0 => true,
-            _ if burst == 1.0 => self.chance(config.loss),
-            true => !self.chance(leave),
-            false => self.chance(leave * config.loss / (1.0 - config.loss)),
-        };
-        self.losing[direction as usize] = losing;
-        losing
+        let draw = self.unit();
+        let losing = &mut self.losing[direction as usize];
+        *losing = is_lost(*losing, config, draw);
+        *losing
     }
 
     fn chance(&mut self, probability: f64) -> bool {
@@ -305,6 +297,19 @@ impl Relay {
     /// Evenly spread in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Two states, one of which loses everything; their rates give the wished mean of losses and length of bursts. `losing` is whether
+/// the packet before was lost, `draw` is evenly spread in [0, 1).
+fn is_lost(losing: bool, config: &ShimConfig, draw: f64) -> bool {
+    let burst = config.burst.max(1.0);
+    match losing {
+        _ if config.loss <= 0.0 => false,
+        _ if config.loss >= 1.0 => true,
+        _ if burst <= 1.0 => draw < config.loss,
+        true => draw >= 1.0 / burst,
+        false => draw < config.loss / (1.0 - config.loss) / burst,
     }
 }
 
@@ -356,3 +361,31 @@ const HELD: usize = 16 * 1024;
 const CLIENTS: usize = 1024;
 /// Answers of the target that wait for the relay.
 const BACKLOG: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_have_the_wished_mean_and_length() {
+        const SEED: u64 = 3;
+        const PACKETS: u32 = 200_000;
+        for (loss, burst) in [(0.05, 1.0), (0.1, 4.0), (0.3, 10.0)] {
+            let mut rng = Pcg64Mcg::seed_from_u64(SEED);
+            let config = ShimConfig { loss, burst, ..ShimConfig::default() };
+            let (mut losing, mut lost, mut bursts) = (false, 0, 0);
+            for _ in 0..PACKETS {
+                let before = losing;
+                losing = is_lost(losing, &config, (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64);
+                lost += u32::from(losing);
+                bursts += u32::from(losing && !before);
+            }
+            let mean = f64::from(lost) / f64::from(PACKETS);
+            assert!((mean / loss - 1.0).abs() < 0.1, "{mean} is not about {loss}, SEED={SEED}");
+            // Independent losses come in a row by chance, too: 1 / (1 - loss).
+            let wished = if burst == 1.0 { 1.0 / (1.0 - loss) } else { burst };
+            let length = f64::from(lost) / f64::from(bursts);
+            assert!((length / wished - 1.0).abs() < 0.1, "{length} is not about {wished}, SEED={SEED}");
+        }
+    }
+}

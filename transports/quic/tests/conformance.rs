@@ -19,7 +19,7 @@ struct Real {
 }
 
 impl Real {
-    fn new(addr: &str, weather: Option<ShimConfig>) -> Box<dyn Bed> {
+    fn bed(addr: &str, weather: Option<ShimConfig>) -> Box<dyn Bed> {
         let mut config = ListenConfig::new(addr.parse().unwrap(), Identity::generate().unwrap());
         config.limits.handshake = PATIENT;
         let host = QuicTransport::listen(config).unwrap();
@@ -61,12 +61,12 @@ impl Bed for Real {
 
 #[test]
 fn on_one_machine() {
-    run_all(|| Real::new("127.0.0.1:0", None));
+    run_all(|| Real::bed("127.0.0.1:0", None));
 }
 
 #[test]
 fn over_ipv6() {
-    run_all(|| Real::new("[::1]:0", None));
+    run_all(|| Real::bed("[::1]:0", None));
 }
 
 #[test]
@@ -80,5 +80,5 @@ fn over_a_bad_network() {
         seed: 11,
         ..ShimConfig::default()
     };
-    run_all(|| Real::new("127.0.0.1:0", Some(bad)));
+    run_all(|| Real::bed("127.0.0.1:0", Some(bad)));
 }
