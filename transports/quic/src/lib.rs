@@ -75,7 +75,7 @@
 //!
 //! | queue | bound | when it is full |
 //! |---|---|---|
-//! | datagrams out | QUIC's own buffer, 32 KiB | [`Delivery::Full`] |
+//! | datagrams out | QUIC's own buffer, 32 KiB | [`Delivery::Full`], until it is empty |
 //! | messages out, per lane | [`LANE_QUEUE_BYTES`], 64 bytes added to each | [`Delivery::Full`] |
 //! | messages on their way, per lane | 128 KiB by QUIC's flow control | they wait in the queue above |
 //! | messages in | 256 KiB, 64 bytes added to each | the lanes are not read, so that flow control holds the other side back |
@@ -85,8 +85,8 @@
 //! held for longer than it takes to write a few packets; quinn would drop the oldest if there was no room, and since only the
 //! game thread adds, the look is enough. The I/O thread, woken by the first, encrypts and sends as congestion control allows.
 //! `send_message` puts the message with its length in front into its lane's queue; the lane's task writes it to its stream. So
-//! everything leaves as soon as it is sent, and `flush` has nothing to do. Datagrams go before streams: a game that fills
-//! the datagram buffer without a pause leaves no room for its messages, so it should keep to a budget and heed `Full`.
+//! everything leaves as soon as it is sent, and `flush` has nothing to do. QUIC sends datagrams before
+//! streams; lest a buffer that is always topped up starve the lanes, one that was full takes nothing more until it has run dry.
 //!
 //! *In.* The link's task copies datagrams into their queue. Each lane's task reads a length, waits for room, reads the message and
 //! queues it. `poll` goes from link to link and gives what was there when a link's turn came; then it gives `None`, however

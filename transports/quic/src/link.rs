@@ -36,7 +36,8 @@ pub(crate) fn open(link: &Link, connection: &Connection) -> Result<(), LinkError
     }
     let mut address = connection.remote_address();
     address.set_ip(address.ip().to_canonical());
-    let opened = Opened { connection: connection.clone(), address: address.to_string() };
+    let room = connection.datagram_send_buffer_space();
+    let opened = Opened { connection: connection.clone(), room, address: address.to_string() };
     let first = link.opened.set(opened).is_ok();
     debug_assert!(first, "a link opens once");
     Ok(())

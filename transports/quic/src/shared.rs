@@ -33,6 +33,8 @@ pub(crate) struct Link {
 /// What is known from the end of the handshake on.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
+    /// Free bytes of the datagram buffer when it is empty.
+    pub(crate) room: usize,
     pub(crate) address: String,
 }
 

@@ -57,6 +57,21 @@ struct Slot {
     link: Arc<Link>,
     /// The game was told that it is open.
     told: bool,
+    /// The datagram buffer was full and has not been empty since. QUIC sends datagrams before streams, so that a buffer that is
+    /// always topped up would starve the lanes; what it takes to run dry leaves them their turn.
+    draining: bool,
+}
+
+impl Slot {
+    fn new(link: Arc<Link>) -> Self {
+        Self { link, told: false, draining: false }
+    }
+
+    /// Bytes of datagrams that would be taken now.
+    fn free(&self, opened: &Opened) -> usize {
+        let free = opened.connection.datagram_send_buffer_space();
+        if self.draining && free < opened.room { 0 } else { free }
+    }
 }
 
 struct Quota {
@@ -113,7 +128,7 @@ impl QuicTransport {
         let stop = watch::Sender::new(None);
         let joiner = Joiner { address: address.clone(), config, transport, link: link.clone(), stop: stop.subscribe() };
         let thread = spawn("tidelock-quic-guest", runtime()?, joiner.run())?;
-        let links = vec![Slot { link, told: false }];
+        let links = vec![Slot::new(link)];
         Ok(Self { role: Role::Guest { address }, links, at: 0, quota: None, stop, thread: Some(thread) })
     }
 
@@ -172,15 +187,15 @@ impl QuicTransport {
     }
 
     /// A link that the game was told is open.
-    fn open(&self, link: LinkId) -> Option<(&Link, &Opened)> {
+    fn open(&self, link: LinkId) -> Option<(&Slot, &Opened)> {
         let slot = self.slot(link).filter(|slot| slot.told)?;
-        Some((&slot.link, slot.link.opened.get()?))
+        Some((slot, slot.link.opened.get()?))
     }
 
     /// Fetches new links. No more than were there at the beginning, so that a pass ends.
     fn fetch_births(&mut self) {
         if let Role::Host { births, .. } = &self.role {
-            let new = births.try_iter().take(births.len()).map(|link| Slot { link, told: false });
+            let new = births.try_iter().take(births.len()).map(Slot::new);
             self.links.extend(new);
         }
     }
@@ -254,32 +269,37 @@ impl Transport for QuicTransport {
     }
 
     fn facts(&self, link: LinkId) -> Option<Facts> {
-        let (_, opened) = self.open(link)?;
+        let (slot, opened) = self.open(link)?;
         Some(Facts {
             lossless: false,
             independent_lanes: true,
             datagram_limit: opened.connection.max_datagram_size().unwrap_or(0),
             datagram_overhead: ip_overhead(&opened.connection) + QUIC_OVERHEAD,
-            free: opened.connection.datagram_send_buffer_space(),
+            free: slot.free(opened),
         })
     }
 
     fn send_datagram(&mut self, _now: Duration, link: LinkId, bytes: &[u8]) -> Result<Delivery, TransportError> {
-        let (_, opened) = self.open(link).ok_or(TransportError::NotOpen)?;
+        let (slot, opened) = self.open(link).ok_or(TransportError::NotOpen)?;
         let limit = opened.connection.max_datagram_size().unwrap_or(0);
         if bytes.len() > limit {
             return Err(TransportError::TooLarge { size: bytes.len(), limit });
         }
         // QUIC would drop the oldest to make room. Only this thread fills the buffer, so that the room does not shrink meanwhile.
         // An empty datagram needs room too.
-        if opened.connection.datagram_send_buffer_space() < bytes.len().max(1) {
+        let full = slot.free(opened) < bytes.len().max(1);
+        let connection = opened.connection.clone();
+        if let Some(at) = self.index(link) {
+            self.links[at].draining = full;
+        }
+        if full {
             return Ok(Delivery::Full);
         }
-        match opened.connection.send_datagram(Bytes::copy_from_slice(bytes)) {
+        match connection.send_datagram(Bytes::copy_from_slice(bytes)) {
             Ok(()) => Ok(Delivery::Taken),
             // The path has just become narrower.
             Err(quinn::SendDatagramError::TooLarge) => {
-                let limit = opened.connection.max_datagram_size().unwrap_or(0);
+                let limit = connection.max_datagram_size().unwrap_or(0);
                 Err(TransportError::TooLarge { size: bytes.len(), limit })
             }
             // It has ended, and the game will hear of it from `poll`; until then it is like a datagram that was lost.
@@ -288,8 +308,8 @@ impl Transport for QuicTransport {
     }
 
     fn send_message(&mut self, _now: Duration, link: LinkId, lane: Lane, bytes: &[u8]) -> Result<Delivery, TransportError> {
-        let (link, _) = self.open(link).ok_or(TransportError::NotOpen)?;
-        let out = link.out.get(usize::from(lane.0)).ok_or(TransportError::NoSuchLane(lane.0))?;
+        let (slot, _) = self.open(link).ok_or(TransportError::NotOpen)?;
+        let out = slot.link.out.get(usize::from(lane.0)).ok_or(TransportError::NoSuchLane(lane.0))?;
         if bytes.len() > limits::MESSAGE_BYTES {
             return Err(TransportError::TooLarge { size: bytes.len(), limit: limits::MESSAGE_BYTES });
         }

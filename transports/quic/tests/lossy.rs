@@ -139,3 +139,20 @@ fn a_close_gets_through_losses_with_its_code_and_all_messages() {
         }
     }
 }
+
+#[test]
+fn messages_get_through_while_datagrams_fill_the_line() {
+    let far = ShimConfig { latency: Duration::from_millis(20), loss: 0.02, seed: SEED, ..ShimConfig::default() };
+    let (_shim, mut host, mut guest, link) = through(far);
+    let start = Instant::now();
+    let mut said = 0u32;
+    until(&format!("20 messages, SEED={SEED}"), &mut [&mut host, &mut guest], |ends| {
+        let limit = ends[0].transport.facts(link).unwrap().datagram_limit;
+        while ends[0].transport.send_datagram(NOW, link, &vec![5; limit]).unwrap() == Delivery::Taken {}
+        if ends[1].messages(GUEST, Lane::CONTROL).len() as u32 == said {
+            said = feed(ends[0], link, Lane::CONTROL, said, said + 1);
+        }
+        ends[1].messages(GUEST, Lane::CONTROL).len() >= 20
+    });
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}, SEED={SEED}", start.elapsed());
+}
