@@ -189,6 +189,7 @@ impl Peer {
         }
         let (row, tick) = (record.out_row as usize, self.time.tick);
         for link in &mut self.links {
+            link.subscriber.follow(&self.publisher);
             let own = share_mask(&self.schema, link.peer, record.kind, &record.owners);
             for c in 1..self.schema.columns() {
                 let wanted = own >> c & 1 == 0;
