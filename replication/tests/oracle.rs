@@ -37,7 +37,7 @@ fn session(seed: u64) {
                 links.push(transport.link().unwrap());
                 table.join(config(), transport).unwrap();
             }
-            4 => any.map_or((), |g| table.leave(g)),
+            4 => any.into_iter().for_each(|g| table.leave(g)),
             5 => {
                 if let Some(guest) = any {
                     // the cable first, so that nobody says goodbye
@@ -47,7 +47,7 @@ fn session(seed: u64) {
             }
             6 if stalls == 0 => {
                 stalls += 1;
-                any.map_or((), |g| table.stall(g, Duration::from_secs(3)));
+                any.into_iter().for_each(|g| table.stall(g, Duration::from_secs(3)));
             }
             7 if stalls == 0 => {
                 stalls += 1;

@@ -1,5 +1,5 @@
 //! What the tests share: a small game and a table with weather.
-#![allow(dead_code, reason = "every test uses another part")]
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "every test uses another part")]
 
 use hecs::{Entity, World};
 use rand_pcg::Pcg64Mcg;
