@@ -33,3 +33,6 @@ pub use peer_id::PeerId;
 pub use replicate::Replicate;
 pub use schema::Schema;
 pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};
+
+#[cfg(test)]
+mod wire_tests;
