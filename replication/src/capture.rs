@@ -7,7 +7,6 @@
 use crate::block::bits;
 use crate::column::Shadow;
 use crate::entities::{Entities, NO_ROW, Networked, name_in};
-use crate::peer_id::PeerId;
 use crate::presence::{Life, Presence};
 use crate::publisher::Publisher;
 use crate::replicate::FieldError;
@@ -19,6 +18,8 @@ use tidelock_netcore::tick::Tick;
 /// What a capture found beside the values it put into the history.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
+    /// Entities that were given a row: (slot, row).
+    pub(crate) bound: Vec<(u32, usize)>,
     /// Slots of entities that the game took out of the world.
     pub(crate) gone: Vec<u32>,
     /// Values that cannot travel, each told once until it is mended.
@@ -63,7 +64,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) world: &'a World,
     pub(crate) entities: &'a mut Entities,
     pub(crate) publisher: &'a mut Publisher,
-    pub(crate) local: PeerId,
     /// The host publishes every entity; a guest those that it has authority over in part.
     pub(crate) everything: bool,
     pub(crate) tick: Tick,
@@ -159,8 +159,13 @@ impl Capture {
 
     fn take_entity(&mut self, scene: &mut Scene<'_>, slot: u32, components: u64, findings: &mut Findings) {
         let Some(record) = scene.entities.get(slot) else { return };
-        let (entity, mine) = (record.entity, record.mine & components);
+        let (entity, mine, new) = (record.entity, record.mine & components, record.out_row == NO_ROW);
         let Some(row) = publish_row(scene, slot, mine != 0) else { return };
+        if new {
+            findings.bound.push((slot, row));
+        }
+        // the first values of what another peer will write are the host's
+        let mine = if new && scene.everything { components } else { mine };
         let names = name_in(scene.world);
         for c in bits(mine) {
             let c = c as usize;

@@ -42,7 +42,7 @@ impl Layout {
                 at += words_of(&self.codes[i..end]);
                 i = end;
             } else if old.is_some_and(|old| old[0] == 0) {
-                fresh = fresh.max(end);
+                fresh = end;
             }
         }
     }
@@ -80,7 +80,7 @@ impl Layout {
                 at += skip;
                 i = end;
             } else if old.is_some_and(|old| old[0] == 0) {
-                fresh = fresh.max(end);
+                fresh = end;
             }
         }
         Ok(())

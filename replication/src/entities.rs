@@ -43,6 +43,8 @@ pub(crate) struct Record {
     /// Bit c: this peer has authority over component c.
     pub(crate) mine: u64,
     pub(crate) simulated: bool,
+    /// The game was told of it.
+    pub(crate) shown: bool,
 }
 
 impl Record {
@@ -81,6 +83,7 @@ impl Entities {
             in_rows: SmallVec::new(),
             mine: 0,
             simulated: false,
+            shown: false,
         });
         self.by_net.insert(net, slot);
         // the caller has just spawned it

@@ -151,12 +151,8 @@ pub fn angle_index(radians: f64, bits: u32) -> Result<u32, Problem> {
     if !radians.is_finite() {
         return Err(Problem::NotFinite);
     }
-    let directions = f64::from(1u32 << bits);
-    let mut x = radians * (directions / TAU);
-    if x.abs() >= 1e15 {
-        // So far out a float knows no direction any more; any answer will do, so long as it is the same everywhere.
-        x %= directions;
-    }
+    // So far out that the cast saturates, a float knows no direction any more; the answer is the same on every machine.
+    let x = radians * (f64::from(1u32 << bits) / TAU);
     Ok(round(x) as u32 & ((1 << bits) - 1))
 }
 

@@ -61,11 +61,15 @@ pub(crate) struct Incoming {
     columns: usize,
     components: usize,
     slots: usize,
+    rows: usize,
+    /// By row: the owners' epochs of its binding, and the send tick since when.
+    epochs: Vec<([u16; crate::policy::OWNER_SLOTS], Tick)>,
 }
 
 impl Incoming {
-    /// `first`: the number of the first packet and of the first send tick, and the session's tick now.
-    pub(crate) fn new(schema: &Inner, first: u64, tick: Tick) -> Self {
+    /// `first`: the number of the first packet and of the first send tick; `tick`: the session's now; `rows`: how many the
+    /// publisher may have.
+    pub(crate) fn new(schema: &Inner, first: u64, tick: Tick, rows: usize) -> Self {
         Self {
             mirror: History::new(schema.strides(), Tick(first)),
             have: Vec::new(),
@@ -80,6 +84,8 @@ impl Incoming {
             columns: schema.columns(),
             components: schema.components.len(),
             slots: schema.slots,
+            rows,
+            epochs: Vec::new(),
         }
     }
 
@@ -147,6 +153,9 @@ impl Incoming {
                 return Ok(false);
             }
             let block = entry.block as usize;
+            if (block + 1) * BLOCK > self.rows {
+                return Err(PeerError::OverLimit { what: "the number of rows" });
+            }
             for &(c, mask) in &entry.masks {
                 let c = usize::from(c);
                 let layout = schema.layout(c);
@@ -212,6 +221,7 @@ impl Incoming {
             self.mirror.grow(blocks);
             self.have.resize(blocks * BLOCK, 0);
             self.touched.resize(blocks * BLOCK, 0);
+            self.epochs.resize(blocks * BLOCK, ([0; crate::policy::OWNER_SLOTS], Tick::ZERO));
         }
     }
 
@@ -264,9 +274,36 @@ impl Incoming {
         self.have[row]
     }
 
+    /// Takes up the epochs that a row's newest presence names.
+    pub(crate) fn note_epochs(&mut self, row: usize) {
+        let epochs = self.presence(row).owners.map(|o| o.epoch);
+        if self.epochs[row].0 != epochs || self.epochs[row].1 == Tick::ZERO {
+            let since = self.mirror.newest_change(0, row).unwrap_or_else(|| self.mirror.now());
+            self.epochs[row] = (epochs, since);
+        }
+    }
+
+    /// Was the newest value of a component sent under the row's present epochs?
+    pub(crate) fn is_of_epoch(&self, c: usize, row: usize) -> bool {
+        self.mirror.newest_change(c, row).is_some_and(|t| t >= self.epochs[row].1)
+    }
+
+    /// When the newest value of a component was sampled.
+    pub(crate) fn sample(&self, c: usize, row: usize) -> Tick {
+        let (newest, _) = self.mirror.bracket(c, row, Tick(u64::MAX));
+        newest.and_then(|s| s.tick).unwrap_or(self.newest_tick)
+    }
+
+    /// The session tick of the newest sample of any component of a row; zero if the ring has forgotten it.
+    pub(crate) fn last_sample(&self, row: usize) -> Tick {
+        let sample = |c: usize| self.mirror.newest_change(c, row).map(|_| self.sample(c, row));
+        (0..self.columns).filter_map(sample).max().unwrap_or(Tick::ZERO)
+    }
+
     /// A row's binding has ended: what was received for it counts no more.
     pub(crate) fn unbind(&mut self, row: usize) {
         self.have[row] = 0;
+        self.epochs[row].1 = Tick::ZERO;
     }
 }
 

@@ -1,6 +1,69 @@
-//! What the quantised form of a component looks like: a table of fields, each a fixed number of 32-bit words.
+//! What the quantised form of a component looks like: a table of fields, each a fixed number of 32-bit words, and the bits in
+//! which values travel.
+//!
+//! # The bits
+//!
+//! A value is the concatenation of its fields, in the order of the table, without padding between them. A number of n bits is
+//! written from its lowest bit up, and bits fill each byte from the lowest up. Both sides know the layout; whether there is a
+//! **base** (the value the receiver had) and its **age** (in ticks) are known from around the value.
+//!
+//! `B(m)` is the number of bits of m: 0 for m = 0, else ⌊log₂ m⌋ + 1. A field without a base is **absolute**, one with a base is
+//! a **difference**:
+//!
+//! | field | words | absolute | difference |
+//! |---|---|---|---|
+//! | `Number { max, order }` | x in `0..=max` | x in B(max) bits | `S(x − base, order, x, B(max))` |
+//! | `Wide` | low, high | 64 bits | changed? |
+//! | `Wrapping { bits }` | x in `0..2^bits` | x in `bits` bits | `S(d, 4, x, bits)`, where d ≡ x − base (mod 2^bits) and −2^(bits−1) ≤ d < 2^(bits−1) |
+//! | `Choice { count }`, count ≤ 2 | x in `0..count` | x in B(count − 1) bits | absolute |
+//! | `Choice { count }`, count > 2 | x in `0..count` | x in B(count − 1) bits | changed? |
+//! | `Float` | the bits of the `f32` | 32 bits | changed? |
+//! | `Quat { bits }` | l in `0..4`; a, b, c in `0..=2h` | l in 2 bits, then a, b, c in `bits` bits each | 1 and then for each of a, b, c: `S(a − base, 3, a, bits)`, if l is that of the base; else 0 and then absolute |
+//! | `Text { cap }` | length, bytes | length in B(cap) bits, then 8 bits a byte | changed? |
+//! | `Entity` | low, high | `G(name, 8)` | changed? |
+//! | `Maybe { fields }` | 0 or 1 | 1 bit | 1 bit |
+//!
+//! **changed?** is 1 and nothing else if all words are those of the base, else 0 and then the absolute form. (Mind the sense:
+//! 1 means *the same*, here and at `Quat`.)
+//!
+//! **`Maybe`**: if the bit is 0, the next `fields` entries are not written at all and all their words are zero; this includes
+//! options among them and what belongs to those. If it is 1 and there is a base in which it was 0, these entries are absolute;
+//! if it was 1, or if there is no base, they are coded as they would be otherwise.
+//!
+//! **`G(v, k)`**, Exp-Golomb of order k: let q = ⌊v / 2^k⌋ + 1 and n = ⌊log₂ q⌋. Then n ones, a zero, q − 2^n in n bits,
+//! v mod 2^k in k bits. In `Entity`, n is at most 55: names from 2^64 − 256 on have no code.
+//!
+//! **`S(d, order, x, bits)`**, a signed difference with an escape: let k = order + min(⌊log₂ max(age, 1)⌋, 4), and v = 2d for
+//! d ≥ 0 or −2d − 1 for d < 0 (zigzag). With q and n as in G: if n < 12, `G(v, k)`; else 12 ones (and no zero), then x itself in
+//! `bits` bits. A reader that finds 12 ones has found the escape.
+//!
+//! # What a reader refuses
+//!
+//! Input that ends early, and:
+//!
+//! * a `Number` outside `0..=max` or a `Choice` outside `0..count`, absolute, escaped or after adding the difference
+//!   (a `Wrapping` wraps instead);
+//! * a `Float` that is NaN, infinite or −0.0 (the word 0x8000_0000);
+//! * a `Text` longer than `cap` or not UTF-8;
+//! * an `Entity` with a name of more than 64 bits or without a code (55 ones are the most);
+//! * a `Quat` that is not canonical: with h = 2^(bits−1) − 1, p = a − h and so on for the three, and L = 2h² − Σp²: every part is
+//!   in `0..=2h`, and L ≥ p² for those of the three that stand after the largest, L ≥ p² + |p| for those before it (the first l
+//!   of the three).
+//!
+//! A longer code than needed (an escape for a small difference, "changed" to the same) is accepted: it means the same.
+//!
+//! # What the words mean
+//!
+//! * Steps: word = round((value − min) / step), max = round((range end − min) / step), value = min + word · step in `f64`, then
+//!   rounded to the type of the field. Integers: value − min.
+//! * `Wide`: the integer, signed ones in two's complement.
+//! * Angles: round(radians · 2^bits / 2π) mod 2^bits; back to −π ≤ radians < π.
+//! * Rotations: l is the index in x, y, z, w of the part with the largest magnitude (the first of equals), the others follow in
+//!   order. The sign is such that the largest is positive. Part i is p / (√2 · h), the largest √L / (√2 · h).
+//! * Text: the bytes stand four to a word, the lowest byte first; unused bytes are zero.
 
 use crate::field::{ANGLE_BITS, MAX_ORDER, QUAT_BITS, Step, text_words};
+use crate::netid::NetId;
 use crate::replicate::Replicate;
 use thiserror::Error;
 use tidelock_netcore::limits;
@@ -203,6 +266,21 @@ impl Layout {
     #[must_use]
     pub fn has_entities(&self) -> bool {
         self.entities
+    }
+
+    /// The names of entities in a value's words, without "none".
+    pub(crate) fn entities(&self, words: &[u32]) -> impl Iterator<Item = NetId> {
+        let mut at = 0;
+        let named = self.codes.iter().filter_map(move |code| {
+            let here = at;
+            at += code.words();
+            let name = match code {
+                FieldCode::Entity => u64::from(words[here]) | u64::from(words[here + 1]) << 32,
+                _ => 0,
+            };
+            (name != 0).then_some(NetId(name))
+        });
+        named
     }
 
     /// Hashes names, codes and meanings: equal hashes mean that two builds understand each other's values.

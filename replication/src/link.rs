@@ -29,10 +29,13 @@ pub(crate) struct Link {
     stamped: Option<Duration>,
     pub(crate) last_heard: Duration,
     pub(crate) last_sent: Option<Duration>,
+    /// When state was last sent.
+    pub(crate) last_state: Option<Duration>,
     /// Something came that wants an acknowledgement.
     pub(crate) owes_ack: bool,
     outbox: VecDeque<(Lane, Vec<u8>)>,
     outbox_bytes: usize,
+    overfull: bool,
     /// When refusals happened, for those within the window.
     pub(crate) refusals: VecDeque<Duration>,
     pub(crate) counters: LinkCounters,
@@ -64,6 +67,7 @@ pub struct LinkCounters {
 }
 
 impl Link {
+    #[expect(clippy::too_many_arguments, reason = "each is another part's, and there are two callers")]
     pub(crate) fn new(
         id: LinkId,
         peer: PeerId,
@@ -84,9 +88,11 @@ impl Link {
             stamped: None,
             last_heard: now,
             last_sent: None,
+            last_state: None,
             owes_ack: false,
             outbox: VecDeque::new(),
             outbox_bytes: 0,
+            overfull: false,
             refusals: VecDeque::new(),
             counters: LinkCounters::default(),
         }
@@ -120,10 +126,18 @@ impl Link {
         true
     }
 
+    /// Queues a message of the control lane. A peer without room for one is too slow, and is removed at the next send.
     pub(crate) fn post_control(&mut self, message: &Control) -> bool {
         let mut bytes = Vec::new();
         control::encode(message, &mut bytes);
-        self.post(Lane::CONTROL, &bytes)
+        let fits = self.post(Lane::CONTROL, &bytes);
+        self.overfull |= !fits;
+        fits
+    }
+
+    /// Was there no room for something that must arrive?
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.overfull
     }
 
     /// Hands queued messages to the transport until it is full.

@@ -7,7 +7,6 @@ use crate::publisher::Publisher;
 use crate::schema::Inner;
 use crate::subscriber::{Carried, NEVER, Subscriber};
 use tidelock_netcore::bits::BitWriter;
-use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
 /// The encoded values of one tick, by baseline. Bits depend on (component, row, base, now) alone, so they are the same for every

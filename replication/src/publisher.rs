@@ -192,6 +192,11 @@ impl Publisher {
         self.rows[row].ever
     }
 
+    /// Has anything been set in the open tick?
+    pub(crate) fn is_used(&self) -> bool {
+        self.history.changed_components(self.history.now()) != 0
+    }
+
     /// Opens the next send tick.
     pub(crate) fn open(&mut self) {
         self.history.advance_to(self.history.now().plus(1));

@@ -10,8 +10,49 @@ use tidelock_netcore::limits;
 
 /// A component that travels.
 ///
-/// Its quantised form is a fixed number of 32-bit words, described by a [`Layout`](crate::layout::Layout). Derive it; by hand it
-/// is one line per field and function:
+/// Its quantised form is a fixed number of 32-bit words, described by a [`Layout`](crate::layout::Layout). Derive it:
+///
+/// ```
+/// use tidelock::Replicate;
+///
+/// #[derive(Replicate)]
+/// struct Player {
+///     #[net(step = 0.01, range = -500.0..=500.0)]
+///     position: [f32; 2],
+///     #[net(angle, bits = 10)]
+///     heading: f32,
+///     #[net(range = 0..=100)]
+///     health: u8,
+///     #[net(max = 32)]
+///     name: String,
+///     carries: Option<hecs::Entity>,
+///     stance: Stance,
+/// }
+///
+/// #[derive(Replicate)]
+/// enum Stance { Stands, Crouches, Lies }
+///
+/// let layout = tidelock::layout::Layout::of::<Player>().unwrap();
+/// assert_eq!(layout.fields()[1].name, "position.1");
+/// ```
+///
+/// | on | attribute | how it travels |
+/// |---|---|---|
+/// | `f32`, `f64` | `step = 0.01, range = -500.0..=500.0` | as the nearest step; up to half a step outside the range is still inside |
+/// | `f32`, `f64` | `angle, bits = 10` | radians, as one of 2^bits directions (2 to 20 bits) |
+/// | `f32` | `exact` | all 32 bits; −0.0 becomes 0.0, NaN and infinities are errors |
+/// | `[f32; 4]` | `quat, bits = 10` | a rotation x, y, z, w; 4 to 16 bits for each of three parts |
+/// | `u8` … `u64`, `i8` … `i64` | none, or `range = 0..=100` | whole; a range has at most 2^32 values |
+/// | `String` | `max = 32` | at most so many bytes of UTF-8, up to 512 |
+/// | steps, integers with at most 32 bits or a range | `order = 3` | tunes the code for differences: about the bits of a usual one, 0 to 24 |
+/// | any | `hold` | nothing here; for [`Interpolate`](crate::Interpolate) |
+/// | the type | `crate = path` | where this crate is, if not at `::tidelock` |
+///
+/// `bool`, `hecs::Entity`, enums and structs that implement `Replicate`, unit and tuple structs need no attribute. An attribute
+/// on an array or an `Option` goes for what is inside. A bare `Entity` that is not here withholds its component until it comes;
+/// an `Option<Entity>` that names nobody, or somebody who has no name on the network, is `None`.
+///
+/// By hand it is one line per field and function:
 ///
 /// ```
 /// use tidelock::field::{INTEGER_ORDER, STEP_ORDER, Step};
@@ -334,7 +375,7 @@ impl<'a> Restorer<'a> {
     /// [`RestoreError::Invalid`] beyond `max`.
     #[inline]
     pub fn integer(&mut self, field: &'static str, min: i64, max: i64) -> Result<i64, RestoreError> {
-        Ok(min + i64::from(self.up_to(field, u32::try_from(max - min).unwrap_or(u32::MAX))?))
+        Ok(min + i64::from(self.up_to(field, u32::try_from(max.wrapping_sub(min)).unwrap_or(u32::MAX))?))
     }
 
     /// An integer of 64 bits.

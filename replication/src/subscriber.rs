@@ -145,6 +145,11 @@ impl Subscriber {
         self.flights.len() < limits::PACKETS_IN_FLIGHT
     }
 
+    /// Is the peer told changes of a row's component?
+    pub(crate) fn wants(&self, c: usize, row: usize) -> bool {
+        self.wants[self.at(c, row / BLOCK)] >> (row % BLOCK) & 1 != 0
+    }
+
     /// Subscribes to a row's component, or ends it.
     pub(crate) fn want(&mut self, c: usize, row: usize, wanted: bool) {
         let (at, bit) = (self.at(c, row / BLOCK), 1u64 << (row % BLOCK));
@@ -230,10 +235,10 @@ impl Subscriber {
     /// Has the peer, as far as it ever knew of it, acknowledged the end of a row that ended in `send_tick`?
     pub(crate) fn is_done_with(&self, row: usize, send_tick: Tick) -> bool {
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
-        if self.known[block] & bit == 0 {
-            return true;
-        }
         let at = self.at(0, block);
+        if self.known[block] & bit == 0 {
+            return self.pending[at] & bit == 0;
+        }
         self.pending[at] & bit == 0 && self.stale[at] & bit == 0 && self.base >= send_tick && !self.in_flight(0, row)
     }
 
@@ -275,7 +280,8 @@ impl Subscriber {
         if let Some(newest) = newest {
             self.move_base(newest, publisher);
         }
-        let overtaken = ranges.newest().map_or(0, |n| (n + 1).saturating_sub(first + REORDER_PACKETS));
+        let newest_number = ranges.newest().unwrap_or(0).min(self.next_number);
+        let overtaken = (newest_number + 1).saturating_sub(first + REORDER_PACKETS);
         let overtaken = (overtaken as usize).min(self.flights.len());
         self.give_up(|i, _| i < overtaken);
     }
@@ -409,6 +415,16 @@ impl Subscriber {
         for x in carried {
             self.settle_since(x.block as usize);
         }
+    }
+
+    /// Makes pending again what a packet would have carried that the transport did not take.
+    pub(crate) fn return_pending(&mut self, carried: Vec<Carried>) {
+        for x in &carried {
+            let at = self.at(usize::from(x.component), x.block as usize);
+            self.pending[at] |= x.mask;
+            self.mark_since(x.block as usize, x.since);
+        }
+        self.recycle(carried);
     }
 
     /// Is anything pending?

@@ -2,6 +2,8 @@
 
 #![allow(missing_docs)]
 
+mod spec;
+
 use proptest::prelude::*;
 use tidelock::field::{self, Step};
 use tidelock::layout::{FieldCode, Layout, LayoutBuilder, Meaning};
@@ -64,7 +66,7 @@ fn value(layout: &Layout, near: Option<&[u32]>, rng: &mut impl FnMut() -> u64) -
             words.resize(at + n, 0);
             continue;
         }
-        let old = near.map(|v| &v[at..at + n]).filter(|_| rng() % 3 > 0);
+        let old = near.map(|v| &v[at..at + n]).filter(|_| !rng().is_multiple_of(3));
         if let (FieldCode::Maybe { fields }, old) = (field.code, old) {
             let present = old.map_or(rng() % 2, |old| old[0].into());
             words.push(present as u32);
@@ -164,6 +166,12 @@ proptest! {
         prop_assert_eq!(layout.read(base, age, &mut r, &mut out), Ok(()));
         prop_assert_eq!(r.position(), w.len());
         prop_assert_eq!(&out, &now);
+        // The decoder that was written from the docs agrees.
+        let bits = (0..w.len()).map(|i| bytes[i / 8] >> (i % 8) & 1 == 1).collect();
+        let codes: Vec<_> = layout.fields().iter().map(|f| f.code).collect();
+        let mut second = spec::Bits { bits, at: 0 };
+        prop_assert_eq!(&spec::decode(&codes, base, age, &mut second), &now);
+        prop_assert_eq!(second.at, w.len());
         // Every prefix that lacks a byte ends too early, whatever else it may be.
         for cut in 0..bytes.len() {
             let read = layout.read(base, age, &mut BitReader::new(&bytes[..cut]), &mut out);
@@ -213,7 +221,7 @@ fn rotations_are_stable_over_millions() {
         if i % 2 == 0 {
             let size = q[0].abs().max(0.1);
             for (k, part) in q.iter_mut().enumerate() {
-                if rng() % 4 > 0 || k == 0 {
+                if k == 0 || !rng().is_multiple_of(4) {
                     *part = size.copysign(*part) * (1.0 + (rng() as i32 as f32) * 2f32.powi(-31 - (rng() % 24) as i32));
                 }
             }
@@ -366,4 +374,69 @@ fn hashes_tell_layouts_apart() {
     assert_ne!(base, build("x", Step::f32(1.0, 0.0, 10.0), 4));
     assert_ne!(base, build("y", Step::f32(0.1, 0.0, 1.0), 4));
     assert_ne!(base, build("x", Step::f32(0.1, 0.0, 1.0), 5));
+}
+
+#[test]
+fn what_no_value_makes_is_refused() {
+    let read = |code: FieldCode, parts: &[(u64, u32)], base: Option<&[u32]>| {
+        let mut w = BitWriter::new();
+        parts.iter().for_each(|&(value, bits)| w.put(value, bits));
+        let layout = one(code);
+        let mut out = vec![0; layout.words()];
+        layout.read(base, 1, &mut BitReader::new(&w.to_bytes()), &mut out).map(|()| out)
+    };
+    let refused = Err(BitError::OutOfRange);
+    let text = FieldCode::Text { cap: 5 };
+    assert_eq!(read(text, &[(2, 3), (0xa9c3, 16)], None), Ok(vec![2, 0xa9c3, 0]));
+    assert_eq!(read(text, &[(1, 3), (0xc3, 8)], None), refused, "half a letter");
+    assert_eq!(read(text, &[(6, 3), (0, 48)], None), refused, "longer than allowed");
+    let number = FieldCode::Number { max: 100, order: 2 };
+    assert_eq!(read(number, &[(101, 7)], None), refused);
+    // Minus one from 0, plus one from 100, and the escape.
+    assert_eq!(read(number, &[(0b010, 3)], Some(&[0])), refused);
+    assert_eq!(read(number, &[(0b100, 3)], Some(&[100])), refused);
+    assert_eq!(read(number, &[(0xfff, 12), (101, 7)], Some(&[0])), refused);
+    assert_eq!(read(number, &[(0xfff, 12), (100, 7)], Some(&[0])), Ok(vec![100]));
+    assert_eq!(read(FieldCode::Choice { count: 5 }, &[(5, 3)], None), refused);
+    for bad in [f32::NAN, f32::INFINITY, -0.0] {
+        assert_eq!(read(FieldCode::Float, &[(bad.to_bits().into(), 32)], None), refused);
+    }
+    let quat = FieldCode::Quat { bits: 4 };
+    assert_eq!(read(quat, &[(3, 2), (15, 4), (7, 4), (7, 4)], None), refused, "a part beyond the last step");
+    assert_eq!(read(quat, &[(3, 2), (14, 4), (14, 4), (7, 4)], None), refused, "longer than 1");
+    assert_eq!(read(quat, &[(1, 2), (14, 4), (7, 4), (7, 4)], None), refused, "the tie belongs to the part before");
+    assert_eq!(read(quat, &[(0, 2), (14, 4), (7, 4), (7, 4)], None), Ok(vec![0, 14, 7, 7]));
+    // The same index, and a difference of seven to 14 in a place where that is a tie lost.
+    let seven = (1 | 0b11 << 3 << 1, 7);
+    assert_eq!(read(quat, &[(1, 1), seven, (0, 4), (0, 4)], Some(&[1, 7, 7, 7])), refused);
+}
+
+#[test]
+fn layouts_that_cannot_travel_are_refused() {
+    use tidelock::layout::LayoutError;
+    let build = |make: &dyn Fn(&mut LayoutBuilder)| {
+        let mut l = LayoutBuilder::new();
+        make(&mut l);
+        l.build()
+    };
+    let code = |code| build(&move |l| l.field("it", code, Meaning::Plain));
+    for bad in [
+        FieldCode::Number { max: 1, order: 25 },
+        FieldCode::Wrapping { bits: 1 },
+        FieldCode::Wrapping { bits: 21 },
+        FieldCode::Quat { bits: 3 },
+        FieldCode::Quat { bits: 17 },
+        FieldCode::Choice { count: 0 },
+        FieldCode::Text { cap: 0 },
+        FieldCode::Text { cap: 513 },
+        FieldCode::Maybe { fields: 1 },
+    ] {
+        assert_eq!(code(bad), Err(LayoutError::Code { name: "it".into(), code: bad }));
+    }
+    assert!(matches!(build(&|l| l.integer("wide", 0, 1 << 32, 2)), Err(LayoutError::Code { .. })));
+    assert_eq!(build(&|l| l.array("a", 65, |l| l.wide(""))), Err(LayoutError::TooManyFields(65)));
+    assert!(build(&|l| l.array("a", 64, |l| l.wide(""))).is_ok());
+    assert!(matches!(build(&|l| l.array("a", 2, |l| l.text("", 512))), Err(LayoutError::TooLarge(_))));
+    assert_eq!(build(&|l| [(), ()].iter().for_each(|()| l.wide("twice"))), Err(LayoutError::Name("twice".into())));
+    assert!(matches!(build(&|l| l.wide(&"x".repeat(65))), Err(LayoutError::Name(_))));
 }

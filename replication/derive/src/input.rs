@@ -2,7 +2,8 @@
 
 use crate::attrs::{Attrs, crate_path, refuse};
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Index, Path, Result, Type};
 
@@ -67,18 +68,26 @@ pub(crate) fn no_generics(input: &DeriveInput) -> Result<()> {
 }
 
 fn members(fields: Fields) -> Result<Vec<Member>> {
-    let mut members = Vec::new();
-    for (i, field) in fields.into_iter().enumerate() {
+    collect(fields.into_iter().enumerate().map(|(i, field)| {
         let access = match &field.ident {
             Some(ident) => ident.to_token_stream(),
-            None => {
-                let index = Index { index: i as u32, span: Span::call_site() };
-                quote!(#index)
-            }
+            None => Index { index: i as u32, span: Span::call_site() }.to_token_stream(),
         };
-        let name =
-            field.ident.as_ref().map_or_else(|| i.to_string(), |ident| ident.to_string().trim_start_matches("r#").to_owned());
-        members.push(Member { access, name, attrs: Attrs::of_field(&field.attrs)?, ty: field.ty });
+        let name = field.ident.as_ref().map_or_else(|| i.to_string(), |ident| ident.unraw().to_string());
+        Ok(Member { access, name, attrs: Attrs::of_field(&field.attrs)?, ty: field.ty })
+    }))
+}
+
+/// All the values, or all the errors.
+pub(crate) fn collect<T>(results: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    let mut errors: Option<Error> = None;
+    for result in results {
+        match (result, &mut errors) {
+            (Ok(value), _) => values.push(value),
+            (Err(error), Some(all)) => all.combine(error),
+            (Err(error), None) => errors = Some(error),
+        }
     }
-    Ok(members)
+    errors.map_or(Ok(values), Err)
 }

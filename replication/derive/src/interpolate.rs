@@ -1,7 +1,7 @@
 //! `derive(Interpolate)`.
 
 use crate::attrs::Attrs;
-use crate::input::{Body, Input};
+use crate::input::{Body, Input, collect};
 use crate::shape::{last, option};
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -15,12 +15,11 @@ pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
             quote!(match if t >= 1.0 { to } else { from } { #(Self::#variants => Self::#variants,)* })
         }
         Body::Struct(members) => {
-            let mut fields = Vec::new();
-            for member in members {
+            let fields = collect(members.iter().map(|member| {
                 let access = &member.access;
                 let value = mix(&member.ty, &member.attrs, &quote!(&from.#access), &quote!(&to.#access), k)?;
-                fields.push(quote!(#access: #value));
-            }
+                Ok(quote!(#access: #value))
+            }))?;
             quote!({ let _ = (&from, &to, t); Self { #(#fields),* } })
         }
     };

@@ -1,29 +1,17 @@
 //! `derive(Replicate)`.
 
-use crate::input::{Body, Input};
+use crate::input::{Body, Input, collect};
 use crate::shape::Shape;
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::{Ident, Path, Result};
 
 pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
     match &input.body {
         Body::Enum(variants) => Ok(choice(input, variants)),
         Body::Struct(members) => {
-            let mut fields = Vec::new();
-            let mut errors: Option<syn::Error> = None;
-            for member in members {
-                match Shape::of(&member.ty, &member.attrs) {
-                    Ok(shape) => fields.push((member, shape)),
-                    Err(error) => match &mut errors {
-                        Some(all) => all.combine(error),
-                        None => errors = Some(error),
-                    },
-                }
-            }
-            if let Some(errors) = errors {
-                return Err(errors);
-            }
+            let fields = collect(members.iter().map(|m| Ok((m, Shape::of(&m.ty, &m.attrs)?))))?;
             let k = &input.krate;
             let each = |make: &dyn Fn(&Shape, &str, TokenStream) -> TokenStream| -> Vec<TokenStream> {
                 fields
@@ -75,7 +63,7 @@ pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
 
 fn choice(input: &Input, variants: &[Ident]) -> TokenStream {
     let (k, ident) = (&input.krate, &input.ident);
-    let names = variants.iter().map(|v| v.to_string().trim_start_matches("r#").to_owned());
+    let names = variants.iter().map(|v| v.unraw().to_string());
     let count = variants.len() as u32;
     let numbers: Vec<_> = (0..count).collect();
     quote! {

@@ -9,7 +9,7 @@ use syn::{Error, Expr, ExprUnary, GenericArgument, Ident, Lit, PathArguments, Re
 /// A field, taken apart.
 pub(crate) enum Shape {
     /// A float in steps. The float type, `step`, `low`, `high`.
-    Step { float: Ident, step: Expr, low: Expr, high: Expr, order: u32 },
+    Step { float: Ident, step: TokenStream, low: TokenStream, high: TokenStream, order: u32 },
     /// An angle of this float type.
     Angle { float: Ident, bits: u32 },
     /// `[f32; 4]` as a rotation.
@@ -110,9 +110,9 @@ fn float(ident: &Ident, attrs: &Attrs) -> Result<Shape> {
     match (&attrs.step, &attrs.range) {
         (Some(step), Some(range)) => {
             check_steps(ident, step, range)?;
-            let (low, high) = range.value.clone();
+            let (step, (low, high)) = (&step.value, &range.value);
             let order = attrs.order.as_ref().map_or(4, |o| o.value);
-            Ok(Shape::Step { float: ident.clone(), step: step.value.clone(), low, high, order })
+            Ok(Shape::Step { float: ident.clone(), step: quote!(#step), low: quote!(#low), high: quote!(#high), order })
         }
         (Some(step), None) => Err(Error::new(step.span, "a step needs a range: `#[net(step = 0.01, range = -500.0..=500.0)]`")),
         (None, Some(range)) => Err(Error::new(range.span, "a float with a range needs a step: `step = 0.01`")),
@@ -183,11 +183,22 @@ fn integer(ty: &Ident, attrs: &Attrs) -> Result<Shape> {
         if low >= high {
             return Err(Error::new(range.span, "the range is empty"));
         }
+        let (least, most) = limits(ty);
+        if low < least || high > most {
+            return Err(Error::new(range.span, format!("the range goes beyond what `{ty}` holds")));
+        }
         if wide && high - low >= 4_294_967_296.0 {
             return Err(Error::new(range.span, "a range has at most 2^32 values; leave it out to send all 64 bits"));
         }
     }
     Ok(Shape::Integer { ty: ty.clone(), low: quote!(#low), high: quote!(#high), order })
+}
+
+/// The bounds of an integer type; those of 64 bits are rounded, and the compiler checks their literals.
+fn limits(ty: &Ident) -> (f64, f64) {
+    let name = ty.to_string();
+    let bits: i32 = name[1..].parse().unwrap_or(64);
+    if name.starts_with('u') { (0.0, 2f64.powi(bits) - 1.0) } else { (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1) - 1.0) }
 }
 
 fn text(ty: &Type, attrs: &Attrs) -> Result<Shape> {

@@ -1,0 +1,270 @@
+//! Links that open and close, and the control lane: greeting, roster, leases, digests.
+
+use crate::authority::subscribe_row;
+use crate::link::Link;
+use crate::news::News;
+use crate::peer::{Peer, Role};
+use crate::peer_id::PeerId;
+use hecs::World;
+use std::time::Duration;
+use tidelock_netcore::clock::SessionClock;
+use tidelock_netcore::control::{self, Control, Welcome};
+use tidelock_netcore::error::{DisconnectReason, LinkError, PeerError};
+use tidelock_netcore::limits;
+use tidelock_netcore::session::{Admitted, GuestState, HostAdmitted, HostGreeting, Refused, reason_of};
+use tidelock_netcore::transport::{Lane, LinkId};
+
+/// Rows that a guest may publish at a time: bounds what it can make the host remember.
+const GUEST_ROWS: usize = 1 << 14;
+
+impl Peer {
+    /// A link has opened.
+    pub(crate) fn link_opened(&mut self, link: LinkId) {
+        let now = self.time.now;
+        match &mut self.role {
+            Role::Host(host) => host.greeting.push((link, HostGreeting::start(now))),
+            Role::Guest(guest) => {
+                let hello = if guest.link.is_none() { guest.machine.handle_opened(guest.generation) } else { None };
+                match hello {
+                    Some(hello) => {
+                        guest.link = Some(link);
+                        self.post_now(link, &hello);
+                    }
+                    None => self.close_link(link, &DisconnectReason::Left),
+                }
+            }
+            Role::Ended(_) => self.close_link(link, &DisconnectReason::Left),
+        }
+    }
+
+    /// A link has ended, or could not be opened.
+    pub(crate) fn link_closed(&mut self, world: &mut World, link: LinkId, reason: LinkError) {
+        match &mut self.role {
+            Role::Host(host) => {
+                host.greeting.retain(|g| g.0 != link);
+                if let Some(index) = self.links.iter().position(|l| l.id == link) {
+                    self.remove_guest(world, index, reason_of(reason), false);
+                }
+            }
+            Role::Guest(guest) => {
+                if guest.link.is_none_or(|l| l == link) {
+                    guest.machine.handle_closed(guest.generation, reason.clone());
+                    self.end_session(world, reason_of(reason), false);
+                }
+            }
+            Role::Ended(_) => {}
+        }
+    }
+
+    /// A message of the control lane.
+    pub(crate) fn control_message(&mut self, world: &mut World, link: LinkId, bytes: &[u8]) {
+        let message = control::decode(bytes);
+        match &mut self.role {
+            Role::Host(host) => {
+                if let Some(at) = host.greeting.iter().position(|g| g.0 == link) {
+                    let (_, greeting) = host.greeting.swap_remove(at);
+                    self.greeted(link, greeting, message);
+                } else if let Some(index) = self.links.iter().position(|l| l.id == link) {
+                    let checked = message.and_then(|m| HostAdmitted::check(&m).map(|()| m));
+                    match checked {
+                        Ok(message) => self.guest_says(world, index, &message),
+                        Err(error) => self.misbehaved(world, index, error),
+                    }
+                }
+            }
+            Role::Guest(guest) => {
+                let result = if guest.clock.is_some() {
+                    message.and_then(|m| Admitted::check(&m).map(|()| m)).map(Some)
+                } else {
+                    message.and_then(|m| guest.machine.handle_message(guest.generation, m)).map(|()| None)
+                };
+                match result {
+                    Ok(Some(message)) => self.host_says(world, &message),
+                    Ok(None) => self.admitted(link),
+                    Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
+                }
+            }
+            Role::Ended(_) => {}
+        }
+    }
+
+    /// Host: the first message of a link.
+    fn greeted(&mut self, link: LinkId, greeting: HostGreeting, message: Result<Control, PeerError>) {
+        let free = self.free_peer();
+        let outcome = match message {
+            Ok(message) => greeting.handle_message(message, &self.terms, free),
+            Err(fault) => Err(greeting.handle_fault(fault)),
+        };
+        match outcome {
+            Ok(admitted) => self.admit(link, admitted),
+            Err(Refused { reason, .. }) => self.close_link(link, &reason),
+        }
+    }
+
+    fn free_peer(&mut self) -> Option<u16> {
+        let room = self.links.len() < usize::from(self.config.guests);
+        match &self.role {
+            Role::Host(host) if room && usize::from(host.next_peer) < limits::PEERS => Some(host.next_peer),
+            _ => None,
+        }
+    }
+
+    /// Host: a link becomes a peer.
+    fn admit(&mut self, id: LinkId, admitted: HostAdmitted) {
+        let Role::Host(host) = &mut self.role else { return };
+        host.next_peer += 1;
+        let session = host.session;
+        let peer = PeerId(admitted.peer);
+        let mut welcome = Welcome {
+            version: admitted.version,
+            session,
+            epoch: 0,
+            peer: peer.0,
+            tick_rate: self.config.tick_rate,
+            time_us: self.time.session.unwrap_or_default().as_micros() as u64,
+            lease: self.names.grant(peer),
+            peers: self.roster.iter().map(|(p, name)| (p.0, name.clone())).collect(),
+        };
+        let unnamed = welcome.cut_to_fit();
+        let (first, tick, now) = (self.config.counters_from, self.time.tick, self.time.now);
+        let mut link = Link::new(id, peer, &self.schema, &self.publisher, first, tick, GUEST_ROWS, now);
+        let mut fits = link.post_control(&Control::Welcome(welcome));
+        for (peer, name) in unnamed {
+            fits &= link.post_control(&Control::Joined { peer, name });
+        }
+        debug_assert!(fits, "a new link's queue holds a roster");
+        for row in 0..self.publisher.row_count() {
+            let record = self.publisher.slot(row).and_then(|slot| self.entities.get(slot));
+            if let Some(record) = record {
+                subscribe_row(&self.schema, &self.publisher, &mut link, row, record, false, tick);
+            }
+        }
+        for other in &mut self.links {
+            // a peer that cannot take it is found out at the next send
+            let _ = other.post_control(&Control::Joined { peer: peer.0, name: admitted.name.clone() });
+        }
+        self.links.push(link);
+        self.roster.insert(peer, admitted.name.clone());
+        self.dirty = true;
+        self.news.push(News::Joined { peer, name: admitted.name });
+    }
+
+    /// Guest: the host has let us in.
+    fn admitted(&mut self, link: LinkId) {
+        let Role::Guest(guest) = &mut self.role else { return };
+        let GuestState::Admitted(Admitted { welcome }) = guest.machine.state() else { return };
+        let now = self.time.now;
+        let time = Duration::from_micros(welcome.time_us);
+        let clock = SessionClock::start(time, now, Duration::ZERO);
+        self.local = PeerId(welcome.peer);
+        self.config.tick_rate = welcome.tick_rate;
+        self.names.take(welcome.lease);
+        self.roster = welcome.peers.iter().map(|(p, name)| (PeerId(*p), name.clone())).collect();
+        self.roster.insert(self.local, self.config.name.clone());
+        guest.session = welcome.session;
+        guest.clock = Some(clock);
+        let others: Vec<_> = self.roster.iter().filter(|p| *p.0 != self.local).map(|p| (*p.0, p.1.clone())).collect();
+        self.begin_session_time();
+        let (first, tick) = (self.config.counters_from, self.time.tick);
+        let link = Link::new(link, PeerId::HOST, &self.schema, &self.publisher, first, tick, limits::ROWS, now);
+        self.links.push(link);
+        self.news.push(News::Admitted { local: self.local });
+        for (peer, name) in others {
+            self.news.push(News::Joined { peer, name });
+        }
+    }
+
+    fn guest_says(&mut self, world: &mut World, index: usize, message: &Control) {
+        let peer = self.links[index].peer;
+        match message {
+            Control::LeaseRequest => {
+                // a guest that hoards names gets no more than it could use at full speed
+                if !self.names.may_grant(peer) {
+                    return self.misbehaved(world, index, PeerError::OverLimit { what: "leases of names" });
+                }
+                let first = self.names.grant(peer);
+                let _ = self.links[index].post_control(&Control::Lease { first });
+            }
+            Control::Digest(digest) => self.compare_digest(world, peer, digest),
+            Control::Verdict(verdict) => self.hear_verdict(peer, verdict),
+            _ => {}
+        }
+    }
+
+    fn host_says(&mut self, world: &mut World, message: &Control) {
+        match message {
+            Control::Joined { peer, name } => {
+                let peer = PeerId(*peer);
+                if peer != self.local && self.roster.insert(peer, name.clone()).is_none() {
+                    self.news.push(News::Joined { peer, name: name.clone() });
+                }
+            }
+            Control::Left { peer, code, text } => {
+                let peer = PeerId(*peer);
+                if self.roster.remove(&peer).is_some() {
+                    self.news.push(News::Left { peer, reason: DisconnectReason::from_wire(*code, text) });
+                }
+            }
+            Control::Lease { first } => {
+                self.names.take(*first);
+                if let Role::Guest(guest) = &mut self.role {
+                    guest.lease_requested = false;
+                }
+            }
+            Control::Digest(digest) => self.compare_digest(world, PeerId::HOST, digest),
+            Control::Verdict(verdict) => self.hear_verdict(PeerId::HOST, verdict),
+            _ => {}
+        }
+    }
+
+    /// Host: a guest broke the protocol. It is removed, and nobody else loses anything.
+    pub(crate) fn misbehaved(&mut self, world: &mut World, index: usize, error: PeerError) {
+        let peer = self.links[index].peer;
+        self.news.push(News::Misbehaved { peer, error });
+        self.remove_guest(world, index, DisconnectReason::Malformed, true);
+    }
+
+    /// Ends what has waited too long.
+    pub(crate) fn pass_deadlines(&mut self, world: &mut World) {
+        let now = self.time.now;
+        match &mut self.role {
+            Role::Host(host) => {
+                let mut refused = Vec::new();
+                for (link, greeting) in std::mem::take(&mut host.greeting) {
+                    match greeting.handle_deadline(now) {
+                        Ok(greeting) => host.greeting.push((link, greeting)),
+                        Err(Refused { reason, .. }) => refused.push((link, reason)),
+                    }
+                }
+                refused.iter().for_each(|(link, reason)| self.close_link(*link, reason));
+                while let Some(index) = self.links.iter().position(|l| now > l.last_heard + self.config.time_out) {
+                    self.remove_guest(world, index, DisconnectReason::TimedOut, true);
+                }
+            }
+            Role::Guest(guest) => {
+                let late = guest.machine.handle_deadline(now);
+                let silent = self.links.first().is_some_and(|l| now > l.last_heard + self.config.time_out);
+                if late || silent {
+                    self.end_session(world, DisconnectReason::TimedOut, true);
+                }
+            }
+            Role::Ended(_) => {}
+        }
+    }
+
+    fn post_now(&mut self, link: LinkId, message: &Control) {
+        let mut bytes = Vec::new();
+        control::encode(message, &mut bytes);
+        if let Some(transport) = &mut self.transport {
+            // the first message of a link always has room; if the link is gone already, its end is reported
+            let _ = transport.send_message(self.time.now, link, Lane::CONTROL, &bytes);
+        }
+    }
+
+    pub(crate) fn close_link(&mut self, link: LinkId, reason: &DisconnectReason) {
+        let (code, text) = reason.to_wire();
+        if let Some(transport) = &mut self.transport {
+            transport.close(self.time.now, link, code, &text);
+        }
+    }
+}

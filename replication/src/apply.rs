@@ -1,0 +1,347 @@
+//! From received rows to the world: entities come and go, components are written, and what names an entity waits for it.
+
+use crate::block::bits;
+use crate::column::Written;
+use crate::entities::NO_ROW;
+use crate::incoming::Touched;
+use crate::netid::NetId;
+use crate::news::News;
+use crate::peer::Peer;
+use crate::peer_id::PeerId;
+use crate::presence::{Life, Presence};
+use crate::replicate::RestoreError;
+use hecs::World;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Buffers and waiting lists of the way from rows to the world.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub(crate) touched: Vec<Touched>,
+    /// Rows whose entity cannot appear yet: a component or its parent is missing.
+    waiting_rows: FxHashSet<u32>,
+    /// Components that name an entity that is not here: (whose, which), each with its words.
+    withheld: FxHashMap<(NetId, usize), Vec<u32>>,
+    /// Who names an entity: (whose component, which).
+    named_by: FxHashMap<NetId, Vec<(NetId, usize)>>,
+    /// Entities that the game despawned though they live on elsewhere.
+    forsaken: FxHashSet<NetId>,
+    /// An entity came, so something may be resolved.
+    arrived: bool,
+}
+
+impl Buffers {
+    pub(crate) fn forget(&mut self, net: NetId) {
+        self.withheld.retain(|k, _| k.0 != net);
+        self.forsaken.remove(&net);
+    }
+
+    /// An entity came: something may be resolved.
+    pub(crate) fn arrived(&mut self) {
+        self.arrived = true;
+    }
+
+    pub(crate) fn stop_waiting(&mut self, net: NetId, c: usize) {
+        self.withheld.remove(&(net, c));
+    }
+
+    /// How many rows and components wait for something.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting_rows.len() + self.withheld.len()
+    }
+}
+
+impl Peer {
+    /// Guest: takes in what the host's packets brought since the last call.
+    pub(crate) fn apply_rows(&mut self, world: &mut World) {
+        if self.links.is_empty() {
+            return;
+        }
+        let mut touched = std::mem::take(&mut self.apply.touched);
+        touched.clear();
+        self.links[0].incoming.take_touched(&mut touched);
+        for row in &touched {
+            self.apply_end(world, *row);
+        }
+        for row in &touched {
+            self.apply_birth(world, row.row);
+        }
+        self.retry_births(world);
+        for row in &touched {
+            self.apply_values(world, *row);
+        }
+        self.retry_withheld(world);
+        self.apply.touched = touched;
+    }
+
+    fn apply_end(&mut self, world: &mut World, touched: Touched) {
+        let incoming = &mut self.links[0].incoming;
+        if touched.components & 1 == 0 || incoming.have(touched.row) & 1 == 0 {
+            return;
+        }
+        let presence = incoming.presence(touched.row);
+        if presence.life == Life::Alive {
+            return;
+        }
+        incoming.unbind(touched.row);
+        self.apply.waiting_rows.remove(&(touched.row as u32));
+        self.apply.forget(presence.net);
+        self.mailbox.note_dead(presence.net);
+        let Some(slot) = self.entities.slot_of(presence.net) else {
+            self.links[0].counters.unknown_despawns += 1;
+            return;
+        };
+        let Some(record) = self.entities.remove(slot) else { return };
+        self.dirty = true;
+        if record.out_row != NO_ROW {
+            self.end_row(record.out_row as usize, Life::Free);
+        }
+        // the game may have despawned it itself
+        let _ = world.despawn(record.entity);
+        self.withhold_all(world, presence.net);
+        self.news.push(News::Despawned { entity: record.entity, net: presence.net });
+    }
+
+    /// The components that name an entity that is gone are withheld until their owner names another.
+    pub(crate) fn withhold_all(&mut self, world: &mut World, gone: NetId) {
+        for (net, c) in self.apply.named_by.remove(&gone).unwrap_or_default() {
+            let Some(slot) = self.entities.slot_of(net) else { continue };
+            let Some(words) = self.words_of(slot, c) else { continue };
+            let entry = self.schema.component(c);
+            if !entry.column.layout().entities(&words).any(|n| n == gone) {
+                continue;
+            }
+            let Some(record) = self.entities.get(slot) else { continue };
+            if record.mine >> c & 1 != 0 {
+                continue; // the game's own to mend
+            }
+            if entry.column.is_complete_without(&words, gone) {
+                self.write_component(world, slot, c, &words);
+                continue;
+            }
+            let entity = record.entity;
+            if entry.column.remove(world, entity) {
+                self.news.push(News::Removed { entity, component: entry.name.clone() });
+            }
+            self.apply.withheld.insert((net, c), words);
+        }
+    }
+
+    /// The words of a component as its publisher last had them.
+    fn words_of(&self, slot: u32, c: usize) -> Option<Vec<u32>> {
+        let record = self.entities.get(slot)?;
+        if self.is_host() {
+            return (record.out_row != NO_ROW).then(|| self.publisher.history.value(c, record.out_row as usize).to_vec());
+        }
+        let row = record.in_row(PeerId::HOST)?;
+        Some(self.links.first()?.incoming.mirror.value(c, row).to_vec())
+    }
+
+    /// Lets an entity appear, if everything that it needs is here.
+    fn apply_birth(&mut self, world: &mut World, row: usize) {
+        let incoming = &self.links[0].incoming;
+        if incoming.have(row) & 1 == 0 {
+            return;
+        }
+        let presence = incoming.presence(row);
+        if presence.life != Life::Alive {
+            return;
+        }
+        if let Some(slot) = self.entities.slot_of(presence.net) {
+            if let Some(record) = self.entities.get_mut(slot) {
+                record.set_in_row(PeerId::HOST, row);
+            }
+            return;
+        }
+        if self.apply.forsaken.contains(&presence.net) {
+            return;
+        }
+        let all_here = presence.components & !(incoming.have(row) >> 1) == 0;
+        if !all_here || !self.parent_is_here(row, &presence) {
+            self.apply.waiting_rows.insert(row as u32);
+            return;
+        }
+        self.apply.waiting_rows.remove(&(row as u32));
+        self.give_birth(world, row, &presence);
+    }
+
+    fn parent_is_here(&self, row: usize, presence: &Presence) -> bool {
+        let mirror = &self.links[0].incoming.mirror;
+        bits(presence.components << 1).all(|c| {
+            let entry = self.schema.component(c as usize);
+            let parent = entry.parent.then(|| entry.column.layout().entities(mirror.value(c as usize, row)).next()).flatten();
+            parent.is_none_or(|net| net == NetId(0) || self.entities.entity_of(net).is_some())
+        })
+    }
+
+    fn give_birth(&mut self, world: &mut World, row: usize, presence: &Presence) {
+        let entity = world.spawn(());
+        (self.schema.kinds[presence.kind].mark)(world, entity);
+        let slot = self.entities.insert(world, presence.net, entity, presence.kind);
+        if let Some(record) = self.entities.get_mut(slot) {
+            record.owners = presence.owners;
+            record.cut = presence.cut;
+            record.set_in_row(PeerId::HOST, row);
+        }
+        for c in bits(presence.components << 1) {
+            let c = c as usize;
+            let words = self.links[0].incoming.mirror.value(c, row).to_vec();
+            self.write_component(world, slot, c, &words);
+        }
+        self.links[0].incoming.note_epochs(row);
+        self.apply.arrived = true;
+        self.refresh_authority(world, slot);
+        if let Some(record) = self.entities.get_mut(slot) {
+            record.shown = true;
+        }
+        let kind = self.schema.kinds[presence.kind].name.clone();
+        self.news.push(News::Spawned { entity, net: presence.net, kind });
+    }
+
+    /// Births that waited for others, until none is left that can be.
+    fn retry_births(&mut self, world: &mut World) {
+        while self.apply.arrived {
+            self.apply.arrived = false;
+            let mut rows: Vec<u32> = self.apply.waiting_rows.iter().copied().collect();
+            rows.sort_unstable();
+            for row in rows {
+                self.apply_birth(world, row as usize);
+            }
+            if !self.apply.arrived {
+                // for what is withheld
+                self.apply.arrived = true;
+                break;
+            }
+        }
+    }
+
+    fn apply_values(&mut self, world: &mut World, touched: Touched) {
+        let Touched { row, components } = touched;
+        let incoming = &mut self.links[0].incoming;
+        if incoming.have(row) & 1 == 0 {
+            return;
+        }
+        let presence = incoming.presence(row);
+        let Some(slot) = self.entities.slot_of(presence.net) else { return };
+        if components & 1 != 0 {
+            self.apply_presence(world, slot, row, &presence);
+        }
+        let Some(record) = self.entities.get(slot) else { return };
+        let mine = record.mine;
+        for c in bits(components & !1) {
+            let c = c as usize;
+            let incoming = &self.links[0].incoming;
+            // what arrives of my own is a correction, unless it was sent before I owned it
+            if !presence.has(c) || mine >> c & 1 != 0 && !incoming.is_of_epoch(c, row) {
+                continue;
+            }
+            let words: smallvec::SmallVec<[u32; 16]> = incoming.mirror.value(c, row).into();
+            self.write_component(world, slot, c, &words);
+        }
+    }
+
+    /// Owners, teleports, and components that were taken off.
+    fn apply_presence(&mut self, world: &mut World, slot: u32, row: usize, presence: &Presence) {
+        let Some(record) = self.entities.get_mut(slot) else { return };
+        let (entity, before, local) = (record.entity, record.owners, self.local);
+        if before[0].peer != local || presence.owners[0].peer != local {
+            record.cut = presence.cut;
+        }
+        record.owners = presence.owners;
+        self.links[0].incoming.note_epochs(row);
+        if before != presence.owners {
+            self.refresh_authority(world, slot);
+            for (i, (old, new)) in before.iter().zip(&presence.owners).enumerate().take(self.schema.slots) {
+                if old.peer != new.peer {
+                    self.news.push(News::Owned { entity, slot: i, owner: new.peer });
+                }
+            }
+            self.release_if_powerless(slot);
+        }
+        let Some(record) = self.entities.get(slot) else { return };
+        let mine = record.mine;
+        for c in 1..self.schema.columns() {
+            if presence.has(c) || mine >> c & 1 != 0 {
+                continue;
+            }
+            self.apply.stop_waiting(presence.net, c);
+            let entry = self.schema.component(c);
+            if entry.column.remove(world, entity) {
+                self.news.push(News::Removed { entity, component: entry.name.clone() });
+            }
+        }
+    }
+
+    /// A guest that has no authority over an entity any more stops publishing it.
+    fn release_if_powerless(&mut self, slot: u32) {
+        let Some(record) = self.entities.get_mut(slot) else { return };
+        if record.mine == 0 && record.out_row != NO_ROW {
+            let row = record.out_row as usize;
+            record.out_row = NO_ROW;
+            self.end_row(row, Life::Free);
+        }
+    }
+
+    /// Writes a component into the world, or withholds it until the entities that it names are here.
+    pub(crate) fn write_component(&mut self, world: &mut World, slot: u32, c: usize, words: &[u32]) {
+        let Some(record) = self.entities.get(slot) else { return };
+        let (net, entity) = (record.net, record.entity);
+        let entry = self.schema.component(c);
+        let entities = &self.entities;
+        let had = world.contains(entity);
+        match entry.column.write(world, entity, words, &|n| entities.entity_of(n)) {
+            Ok(Written::NoEntity) => self.forsake(slot),
+            Ok(written) => {
+                self.apply.withheld.remove(&(net, c));
+                if entry.column.layout().has_entities() {
+                    for named in entry.column.layout().entities(words) {
+                        self.apply.named_by.entry(named).or_default().push((net, c));
+                    }
+                }
+                let component = || entry.name.clone();
+                if written == Written::Added && self.entities.get(slot).is_some_and(|r| r.shown) {
+                    self.news.push(News::Added { entity, component: component() });
+                } else if written == Written::Changed && entry.notify {
+                    self.news.push(News::Changed { entity, component: component() });
+                }
+            }
+            Err(RestoreError::Unresolved(_)) if had => {
+                self.apply.withheld.insert((net, c), words.to_vec());
+                if entry.column.remove(world, entity) {
+                    self.news.push(News::Removed { entity, component: entry.name.clone() });
+                }
+            }
+            // a layout that reads what its type refuses: the component stays as it is
+            Err(_) => {}
+        }
+    }
+
+    /// The game despawned a copy of an entity that lives on elsewhere.
+    fn forsake(&mut self, slot: u32) {
+        if self.is_host() {
+            return self.end_entity(slot);
+        }
+        let Some(record) = self.entities.remove(slot) else { return };
+        if record.out_row != NO_ROW {
+            self.end_row(record.out_row as usize, Life::Free);
+        }
+        self.apply.forsaken.insert(record.net);
+    }
+
+    /// Writes what was withheld and can be resolved now.
+    pub(crate) fn retry_withheld(&mut self, world: &mut World) {
+        if !std::mem::take(&mut self.apply.arrived) || self.apply.withheld.is_empty() {
+            return;
+        }
+        let mut waiting: Vec<_> = self.apply.withheld.keys().copied().collect();
+        waiting.sort_unstable();
+        for (net, c) in waiting {
+            let Some(words) = self.apply.withheld.get(&(net, c)).cloned() else { continue };
+            match self.entities.slot_of(net) {
+                Some(slot) => self.write_component(world, slot, c, &words),
+                None => {
+                    self.apply.withheld.remove(&(net, c));
+                }
+            }
+        }
+    }
+}

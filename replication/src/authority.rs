@@ -1,0 +1,361 @@
+//! Who has authority over what: names, ownership, and what each subscriber is therefore told.
+
+use crate::entities::{Entities, NO_ROW, Networked, Record, Simulated};
+use crate::error::UsageError;
+use crate::link::Link;
+use crate::netid::NetId;
+use crate::news::News;
+use crate::peer::{Peer, Role};
+use crate::peer_id::PeerId;
+use crate::policy::{Absent, Facts, OWNER_SLOTS, Share};
+use crate::presence::{Life, Owners, Ownership};
+use crate::publisher::Publisher;
+use crate::schema::Inner;
+use hecs::{Entity, World};
+use rustc_hash::FxHashMap;
+use tidelock_netcore::control::Control;
+use tidelock_netcore::error::DisconnectReason;
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
+
+/// The names that this peer may give, and on the host those that it granted to others.
+pub(crate) struct Names {
+    /// (next name, end) of each lease, the one in use first.
+    own: Vec<(u64, u64)>,
+    next_lease: u64,
+    granted: FxHashMap<PeerId, Vec<Granted>>,
+    host: bool,
+}
+
+struct Granted {
+    first: u64,
+    /// A bit for each name that was given.
+    used: Vec<u64>,
+}
+
+impl Names {
+    pub(crate) fn new(host: bool) -> Self {
+        // name 0 means none
+        let own = if host { vec![(1, limits::LEASE)] } else { Vec::new() };
+        Self { own, next_lease: 1, granted: FxHashMap::default(), host }
+    }
+
+    /// A name for an entity that this peer spawns.
+    pub(crate) fn next(&mut self, _: PeerId) -> Option<NetId> {
+        while let Some(lease) = self.own.first_mut() {
+            if lease.0 < lease.1 {
+                lease.0 += 1;
+                return Some(NetId(lease.0 - 1));
+            }
+            self.own.remove(0);
+        }
+        if !self.host {
+            return None;
+        }
+        let first = self.open_lease();
+        self.own.push((first + 1, first + limits::LEASE));
+        Some(NetId(first))
+    }
+
+    fn open_lease(&mut self) -> u64 {
+        self.next_lease += 1;
+        (self.next_lease - 1) * limits::LEASE
+    }
+
+    /// Host: a lease for a guest.
+    pub(crate) fn grant(&mut self, peer: PeerId) -> u64 {
+        let first = self.open_lease();
+        self.granted.entry(peer).or_default().push(Granted { first, used: Vec::new() });
+        first
+    }
+
+    /// Host: has the guest used most of what it has?
+    pub(crate) fn may_grant(&self, peer: PeerId) -> bool {
+        let Some(leases) = self.granted.get(&peer) else { return true };
+        let used: u64 = leases.iter().flat_map(|l| &l.used).map(|w| u64::from(w.count_ones())).sum();
+        used + limits::LEASE >= leases.len() as u64 * limits::LEASE
+    }
+
+    /// Guest: a lease that the host granted.
+    pub(crate) fn take(&mut self, first: u64) {
+        self.own.push((first, first + limits::LEASE));
+    }
+
+    /// Guest: is it time to ask for another lease?
+    pub(crate) fn runs_low(&self) -> bool {
+        !self.host && self.own.iter().map(|l| l.1 - l.0).sum::<u64>() < limits::LEASE / 2
+    }
+
+    /// Host: takes a name as given by a guest; `false` if it is not the guest's to give, or was given before.
+    pub(crate) fn claim(&mut self, peer: PeerId, net: NetId) -> bool {
+        let Some(leases) = self.granted.get_mut(&peer) else { return false };
+        let Some(lease) = leases.iter_mut().find(|l| l.first <= net.0 && net.0 < l.first + limits::LEASE) else { return false };
+        let (word, bit) = (((net.0 - lease.first) / 64) as usize, 1u64 << ((net.0 - lease.first) % 64));
+        if lease.used.len() <= word {
+            lease.used.resize(word + 1, 0);
+        }
+        let new = lease.used[word] & bit == 0;
+        lease.used[word] |= bit;
+        new
+    }
+
+    /// Host: was this name given before by that guest?
+    pub(crate) fn was_claimed(&self, peer: PeerId, net: NetId) -> bool {
+        let leases = self.granted.get(&peer).into_iter().flatten();
+        leases.filter(|l| l.first <= net.0 && net.0 < l.first + limits::LEASE).any(|l| {
+            let at = net.0 - l.first;
+            l.used.get((at / 64) as usize).is_some_and(|w| w >> (at % 64) & 1 != 0)
+        })
+    }
+
+    /// Host: a guest's leases end with its seat.
+    pub(crate) fn end(&mut self, peer: PeerId) {
+        self.granted.remove(&peer);
+    }
+}
+
+/// The components that `peer` publishes of an entity of that kind and those owners, as bits.
+pub(crate) fn share_mask(schema: &Inner, peer: PeerId, kind: usize, owners: &Owners) -> u64 {
+    (1..schema.columns()).fold(0, |mask, c| {
+        let policy = schema.policy(kind, c);
+        let facts = Facts { local: peer, owner: owners[policy.slot()].peer, host: PeerId::HOST };
+        mask | u64::from(policy.share(facts) == Share::State) << c
+    })
+}
+
+/// Subscribes a link to a row: to all that its peer does not publish itself. `known`: the peer has the entity already, since it
+/// spawned it; otherwise it is also told once what it will publish itself.
+pub(crate) fn subscribe_row(
+    schema: &Inner,
+    publisher: &Publisher,
+    link: &mut Link,
+    row: usize,
+    record: &Record,
+    known: bool,
+    tick: Tick,
+) {
+    link.subscriber.follow(publisher);
+    let own = share_mask(schema, link.peer, record.kind, &record.owners);
+    link.subscriber.want(0, row, true);
+    for c in 1..schema.columns() {
+        link.subscriber.want(c, row, own >> c & 1 == 0);
+    }
+    let ever = publisher.ever(row);
+    link.subscriber.force(row, if known { ever & !own } else { ever }, tick);
+}
+
+impl Peer {
+    pub(crate) fn facts(&self, owner: PeerId) -> Facts {
+        Facts { local: self.local, owner, host: PeerId::HOST }
+    }
+
+    /// May this peer spawn entities of that kind, to own them?
+    pub(crate) fn may_spawn(&self, kind: usize) -> Result<(), UsageError> {
+        if !self.is_in_session() {
+            return Err(UsageError::NotInSession(match self.role {
+                Role::Ended(_) => " any more",
+                _ => " yet: wait for `News::Admitted`",
+            }));
+        }
+        let policy = &self.schema.kinds[kind].policy;
+        if !policy.lifetime(self.facts(self.local), self.local) {
+            return Err(UsageError::NotAllowed("spawn it"));
+        }
+        Ok(())
+    }
+
+    /// Registers an entity that this peer has spawned, and owns.
+    pub(crate) fn register_own(&mut self, world: &mut World, entity: Entity, kind: usize, net: NetId) {
+        let slot = self.entities.insert(world, net, entity, kind);
+        let owner = Ownership { peer: self.local, epoch: 0 };
+        if let Some(record) = self.entities.get_mut(slot) {
+            record.owners = [owner; OWNER_SLOTS];
+            record.shown = true;
+        }
+        self.apply.arrived();
+        self.refresh_authority(world, slot);
+    }
+
+    /// Works out anew what this peer has authority over in an entity, and what its subscribers are told of it.
+    pub(crate) fn refresh_authority(&mut self, world: &mut World, slot: u32) {
+        let Some(record) = self.entities.get_mut(slot) else { return };
+        record.mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
+        self.capture.refresh(slot);
+        self.dirty = true;
+        self.mark_simulated(world, slot);
+        let Some(record) = self.entities.get(slot) else { return };
+        if record.out_row == NO_ROW || !matches!(self.role, Role::Host(_)) {
+            return;
+        }
+        let (row, tick) = (record.out_row as usize, self.time.tick);
+        for link in &mut self.links {
+            link.subscriber.follow(&self.publisher);
+            let own = share_mask(&self.schema, link.peer, record.kind, &record.owners);
+            for c in 1..self.schema.columns() {
+                let wanted = own >> c & 1 == 0;
+                if wanted == link.subscriber.wants(c, row) {
+                    continue;
+                }
+                link.subscriber.want(c, row, wanted);
+                if wanted && self.publisher.ever(row) >> c & 1 != 0 {
+                    // who has lost authority starts over from what the host holds
+                    link.subscriber.force(row, 1 << c, tick);
+                }
+            }
+        }
+    }
+
+    /// Puts the [`Simulated`] mark on or takes it off.
+    pub(crate) fn mark_simulated(&mut self, world: &mut World, slot: u32) {
+        let Some(record) = self.entities.get_mut(slot) else { return };
+        let simulated = record.mine != 0 && self.running[record.kind];
+        if simulated == record.simulated {
+            return;
+        }
+        record.simulated = simulated;
+        // the game may have despawned it; the capture will find out
+        if simulated {
+            let _ = world.insert_one(record.entity, Simulated);
+        } else {
+            let _ = world.remove_one::<Simulated>(record.entity);
+        }
+    }
+
+    /// Host: gives an entity's owner slot to a peer, under a new epoch.
+    pub(crate) fn set_owner(&mut self, world: &mut World, index: u32, slot: usize, to: PeerId) {
+        let Some(record) = self.entities.get_mut(index) else { return };
+        let epoch = record.owners[slot].epoch.wrapping_add(1);
+        record.owners[slot] = Ownership { peer: to, epoch };
+        let entity = record.entity;
+        self.refresh_authority(world, index);
+        self.news.push(News::Owned { entity, slot, owner: to });
+    }
+
+    /// Ends an entity that this peer publishes or knows: its row gets a tombstone, its record goes. The world is the caller's.
+    pub(crate) fn end_entity(&mut self, slot: u32) {
+        let Some(record) = self.entities.remove(slot) else { return };
+        self.dirty = true;
+        if record.out_row == NO_ROW {
+            return;
+        }
+        let row = record.out_row as usize;
+        let policy = &self.schema.kinds[record.kind].policy;
+        let owner = record.owners[policy.slot()].peer;
+        let may_end = policy.lifetime(self.facts(owner), self.local);
+        self.end_row(row, if may_end { Life::Dead } else { Life::Free });
+    }
+
+    /// Publishes the end of a row.
+    pub(crate) fn end_row(&mut self, row: usize, life: Life) {
+        let mut presence = self.publisher.presence(row);
+        presence.life = life;
+        for link in &mut self.links {
+            link.subscriber.follow(&self.publisher);
+            link.subscriber.end_row(row);
+        }
+        self.publisher.set_presence(row, &presence, self.time.tick);
+    }
+
+    /// Gives back rows whose end everybody has acknowledged and the ring has passed.
+    pub(crate) fn release_rows(&mut self) {
+        let now = self.publisher.history.now();
+        let mut i = 0;
+        while i < self.publisher.dying.len() {
+            let (row, ended) = self.publisher.dying[i];
+            let row = row as usize;
+            let passed = now.since(ended) >= limits::RING as u64;
+            if passed && self.links.iter().all(|l| l.subscriber.is_done_with(row, ended)) {
+                self.links.iter_mut().for_each(|l| l.subscriber.release_row(row));
+                self.publisher.release(row);
+                self.publisher.dying.swap_remove(i);
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// Host: a guest is gone. Its entities follow their kind's rule, its names and its link end, the others are told.
+    pub(crate) fn remove_guest(&mut self, world: &mut World, index: usize, reason: DisconnectReason, close: bool) {
+        let link = self.links.remove(index);
+        let peer = link.peer;
+        if close && let Some(transport) = &mut self.transport {
+            let (code, text) = reason.to_wire();
+            transport.close(self.time.now, link.id, code, &text);
+        }
+        self.roster.remove(&peer);
+        self.names.end(peer);
+        self.mailbox.forget(peer);
+        let (code, text) = reason.to_wire();
+        for other in &mut self.links {
+            // a peer that cannot take it is found out at the next send
+            let _ = other.post_control(&Control::Left { peer: peer.0, code, text: text.clone() });
+        }
+        self.abandon(world, peer);
+        self.news.push(News::Left { peer, reason });
+    }
+
+    /// Host: what becomes of what a guest owned.
+    fn abandon(&mut self, world: &mut World, peer: PeerId) {
+        for slot in 0..self.entities.slots() {
+            let Some(record) = self.entities.get_mut(slot) else { continue };
+            record.in_rows.retain(|r| r.0 != peer);
+            let (owners, entity) = (record.owners, record.entity);
+            let absent = self.schema.kinds[record.kind].absent;
+            if owners[0].peer == peer && absent == Absent::Despawn {
+                let net = record.net;
+                self.end_entity(slot);
+                // the game may have despawned it itself
+                let _ = world.despawn(entity);
+                self.news.push(News::Despawned { entity, net });
+                continue;
+            }
+            let heir = if absent == Absent::Wait { PeerId::NOBODY } else { PeerId::HOST };
+            for (i, owner) in owners.iter().enumerate().take(self.schema.slots) {
+                if owner.peer == peer {
+                    self.set_owner(world, slot, i, heir);
+                }
+            }
+        }
+    }
+
+    /// The session is over for this peer: the copies of others' entities leave the world, its own become local.
+    pub(crate) fn end_session(&mut self, world: &mut World, reason: DisconnectReason, close: bool) {
+        if matches!(self.role, Role::Ended(_)) {
+            return;
+        }
+        self.close_links(&reason, close);
+        for slot in 0..self.entities.slots() {
+            let Some(record) = self.entities.get(slot) else { continue };
+            let (entity, own) = (record.entity, record.owners[0].peer == self.local);
+            if own {
+                // entities that the game took away itself have no marks left
+                let _ = world.remove::<(Networked,)>(entity);
+                let _ = world.remove::<(Simulated,)>(entity);
+            } else {
+                let _ = world.despawn(entity);
+            }
+        }
+        self.entities = Entities::default();
+        self.links.clear();
+        self.roster.clear();
+        self.local = PeerId::NOBODY;
+        self.time.session = None;
+        self.role = Role::Ended(reason.clone());
+        self.news.push(News::Disconnected { reason });
+    }
+
+    fn close_links(&mut self, reason: &DisconnectReason, close: bool) {
+        let Some(transport) = self.transport.as_mut().filter(|_| close) else { return };
+        let (code, text) = reason.to_wire();
+        let greeting: Vec<_> = match &self.role {
+            Role::Host(host) => host.greeting.iter().map(|g| g.0).collect(),
+            Role::Guest(guest) => guest.link.into_iter().collect(),
+            Role::Ended(_) => Vec::new(),
+        };
+        let links: Vec<_> = self.links.iter().map(|l| l.id).chain(greeting).collect();
+        for link in links {
+            transport.close(self.time.now, link, code, &text);
+        }
+        transport.flush(self.time.now);
+    }
+}

@@ -1,0 +1,229 @@
+//! Messages of the game: coded like components, delivered in order per sender, held back until the entities they name are here.
+//!
+//! ```text
+//! reliable (a message of Lane 1): 8 bits of index, then the fields, absolute
+//! unreliable (a datagram): 2 bits of kind = 1, 8 bits of index, then the fields, absolute
+//! ```
+
+use crate::entities::name_in;
+use crate::error::UsageError;
+use crate::netid::NetId;
+use crate::news::News;
+use crate::peer::Peer;
+use crate::peer_id::PeerId;
+use crate::replicate::{Quantiser, Replicate, Restorer};
+use crate::schema::Inner;
+use hecs::World;
+use std::any::TypeId;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tidelock_netcore::bits::{BitReader, BitWriter};
+use tidelock_netcore::error::{DisconnectReason, PeerError};
+use tidelock_netcore::limits;
+use tidelock_netcore::packet::PacketKind;
+use tidelock_netcore::transport::{Lane, LinkId};
+
+/// To whom a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// The host; from a guest, the only one there is.
+    Host,
+    /// One peer (host only).
+    Peer(PeerId),
+    /// All guests (host only).
+    All,
+}
+
+struct Waiting {
+    from: PeerId,
+    at: Duration,
+    words: Vec<u32>,
+}
+
+/// What came and was not fetched yet.
+pub(crate) struct Mailbox {
+    /// By message: in the order of arrival.
+    waiting: Vec<VecDeque<Waiting>>,
+    /// Names that were here and are gone, the latest ones.
+    dead: VecDeque<NetId>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(schema: &Inner) -> Self {
+        Self { waiting: schema.messages.iter().map(|_| VecDeque::new()).collect(), dead: VecDeque::new() }
+    }
+
+    pub(crate) fn note_dead(&mut self, net: NetId) {
+        if self.dead.len() == limits::WAITING_MESSAGES {
+            self.dead.pop_front();
+        }
+        self.dead.push_back(net);
+    }
+
+    /// A peer has left: what it said and was not fetched goes with it.
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        self.waiting.iter_mut().for_each(|q| q.retain(|w| w.from != peer));
+    }
+
+    fn len_of(&self, peer: PeerId) -> usize {
+        self.waiting.iter().flatten().filter(|w| w.from == peer).count()
+    }
+}
+
+impl Peer {
+    /// Sends a message. A guest's go to the host.
+    ///
+    /// # Errors
+    /// [`UsageError::NotInSchema`], [`UsageError::NotInSession`], [`UsageError::NotAllowed`] for a guest that addresses others,
+    /// [`UsageError::NoSuchPeer`], [`UsageError::Message`] for values that cannot travel, [`UsageError::Backlog`] when a peer's
+    /// queue is full: then nothing was sent to that peer or any after it.
+    pub fn send_message<M: Replicate>(&mut self, world: &World, to: To, message: &M) -> Result<(), UsageError> {
+        let index = self.message_index::<M>()?;
+        if !self.is_in_session() {
+            return Err(UsageError::NotInSession(""));
+        }
+        let to = match (to, self.is_host()) {
+            (To::Host, false) => Some(PeerId::HOST),
+            (To::Host, true) => return Err(UsageError::NotAllowed("send a message to itself")),
+            (To::Peer(peer), true) => Some(peer),
+            (To::All, true) => None,
+            (_, false) => return Err(UsageError::NotAllowed("send messages to other guests")),
+        };
+        let entry = &self.schema.messages[index];
+        let mut words = vec![0; entry.layout.words()];
+        message.quantise(&mut Quantiser::new(&mut words, &name_in(world))).map_err(UsageError::Message)?;
+        let mut w = BitWriter::new();
+        if !entry.reliable {
+            PacketKind::Message.write(&mut w);
+        }
+        w.put(index as u64, 8);
+        entry.layout.write(&words, None, 0, &mut w);
+        let bytes = w.to_bytes();
+        let reliable = entry.reliable;
+        let mut found = to.is_none();
+        for link in self.links.iter_mut().filter(|l| to.is_none_or(|p| p == l.peer)) {
+            found = true;
+            if reliable {
+                if !link.post(Lane::RELIABLE, &bytes) {
+                    return Err(UsageError::Backlog);
+                }
+            } else if let Some(transport) = &mut self.transport {
+                // unreliable: no room is as good as lost
+                let _ = transport.send_datagram(self.time.now, link.id, &bytes);
+            }
+        }
+        if found { Ok(()) } else { Err(UsageError::NoSuchPeer) }
+    }
+
+    /// The messages of one type that have come, oldest first, with who sent them. Those that name an entity which is not here
+    /// yet wait, and hold back later ones of the same type and sender.
+    ///
+    /// # Errors
+    /// [`UsageError::NotInSchema`].
+    pub fn messages<M: Replicate>(&mut self) -> Result<Vec<(PeerId, M)>, UsageError> {
+        let index = self.message_index::<M>()?;
+        let entities = &self.entities;
+        let mut out = Vec::new();
+        let mut held: Vec<PeerId> = Vec::new();
+        self.mailbox.waiting[index].retain(|w| {
+            if held.contains(&w.from) {
+                return true;
+            }
+            match M::restore(&mut Restorer::new(&w.words, &|net| entities.entity_of(net))) {
+                Ok(message) => {
+                    out.push((w.from, message));
+                    false
+                }
+                Err(_) => {
+                    held.push(w.from);
+                    true
+                }
+            }
+        });
+        Ok(out)
+    }
+
+    fn message_index<M: Replicate>(&self) -> Result<usize, UsageError> {
+        let found = self.schema.messages.iter().position(|m| m.type_id == TypeId::of::<M>());
+        found.ok_or(UsageError::NotInSchema(std::any::type_name::<M>()))
+    }
+
+    /// A message has come in.
+    pub(crate) fn take_message(&mut self, world: &mut World, id: LinkId, bytes: &[u8], reliable: bool) {
+        let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
+        match self.read_message(bytes, reliable) {
+            Ok((message, words)) => {
+                let from = self.links[index].peer;
+                self.links[index].last_heard = self.time.now;
+                if self.mailbox.len_of(from) >= limits::WAITING_MESSAGES {
+                    self.drop_oldest(from);
+                }
+                let at = self.time.now;
+                self.mailbox.waiting[message].push_back(Waiting { from, at, words });
+            }
+            Err(error) if self.is_host() => self.misbehaved(world, index, error),
+            Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
+        }
+    }
+
+    fn read_message(&self, bytes: &[u8], reliable: bool) -> Result<(usize, Vec<u32>), PeerError> {
+        let malformed = |cause| PeerError::Malformed { what: "message", cause };
+        let mut r = BitReader::new(bytes);
+        if !reliable {
+            PacketKind::read(&mut r).map_err(malformed)?;
+        }
+        let index = r.get(8).map_err(malformed)? as usize;
+        let entry = self.schema.messages.get(index).filter(|m| m.reliable == reliable);
+        let entry = entry.ok_or(PeerError::OutOfOrder("a message of an unknown number"))?;
+        let mut words = vec![0; entry.layout.words()];
+        entry.layout.read(None, 0, &mut r, &mut words).map_err(malformed)?;
+        r.finish().map_err(malformed)?;
+        Ok((index, words))
+    }
+
+    /// Drops messages whose entities did not come in time, or are known to be gone.
+    pub(crate) fn resolve_messages(&mut self) {
+        let now = self.time.now;
+        for index in 0..self.mailbox.waiting.len() {
+            let layout = &self.schema.messages[index].layout;
+            if !layout.has_entities() {
+                continue;
+            }
+            let (entities, dead) = (&self.entities, &self.mailbox.dead);
+            let hopeless = |w: &Waiting| {
+                let missing = |n: &NetId| n.0 != 0 && entities.entity_of(*n).is_none();
+                let mut names = layout.entities(&w.words).filter(missing).peekable();
+                names.peek().is_some() && (now > w.at + limits::WAITING_TIME || names.any(|n| dead.contains(&n)))
+            };
+            let mut dropped = Vec::new();
+            let queue = &self.mailbox.waiting[index];
+            for (i, w) in queue.iter().enumerate() {
+                if hopeless(w) {
+                    dropped.push((i, w.from));
+                }
+            }
+            for (i, from) in dropped.into_iter().rev() {
+                self.mailbox.waiting[index].remove(i);
+                self.note_dropped(from, index);
+            }
+        }
+    }
+
+    fn drop_oldest(&mut self, from: PeerId) {
+        let oldest = self.mailbox.waiting.iter().enumerate().filter_map(|(i, q)| {
+            let at = q.iter().position(|w| w.from == from)?;
+            Some((q[at].at, i, at))
+        });
+        if let Some((_, index, at)) = oldest.min() {
+            self.mailbox.waiting[index].remove(at);
+            self.note_dropped(from, index);
+        }
+    }
+
+    fn note_dropped(&mut self, from: PeerId, index: usize) {
+        if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
+            link.counters.dropped_messages += 1;
+        }
+        self.news.push(News::MessageDropped { from, message: self.schema.messages[index].name.clone() });
+    }
+}

@@ -1,0 +1,453 @@
+//! [`Peer`]: one participant, host or guest or alone, and what a game asks of it.
+
+use crate::authority::Names;
+use crate::capture::Capture;
+use crate::config::Config;
+use crate::entities::{Entities, NO_ROW};
+use crate::error::UsageError;
+use crate::link::{Link, LinkCounters};
+use crate::messages::Mailbox;
+use crate::netid::NetId;
+use crate::news::{News, Newsstand};
+use crate::outgoing::{BitCache, Scratch};
+use crate::peer_id::PeerId;
+use crate::policy::OWNER_SLOTS;
+use crate::present::Pace;
+use crate::publisher::Publisher;
+use crate::schema::{Inner, Schema};
+use crate::subscriber::StreamStats;
+use hecs::{Component, DynamicBundle, Entity, World};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tidelock_netcore::clock::SessionClock;
+use tidelock_netcore::error::DisconnectReason;
+use tidelock_netcore::session::{Generation, Guest, HostGreeting, Terms};
+use tidelock_netcore::tick::Tick;
+use tidelock_netcore::transport::{LinkId, LinkStats, Transport};
+
+/// One participant of a session. See the crate's front page for the loop that drives it.
+pub struct Peer {
+    pub(crate) schema: Arc<Inner>,
+    pub(crate) terms: Terms,
+    pub(crate) config: Config,
+    pub(crate) role: Role,
+    pub(crate) transport: Option<Box<dyn Transport>>,
+    pub(crate) local: PeerId,
+    pub(crate) links: Vec<Link>,
+    pub(crate) roster: BTreeMap<PeerId, String>,
+    pub(crate) entities: Entities,
+    pub(crate) names: Names,
+    pub(crate) publisher: Publisher,
+    pub(crate) capture: Capture,
+    pub(crate) cache: BitCache,
+    pub(crate) scratch: Scratch,
+    pub(crate) news: Newsstand,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) pace: Pace,
+    pub(crate) time: Timeline,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) round: u32,
+    /// Something may have changed since the last capture.
+    pub(crate) dirty: bool,
+    /// Something came from a guest that goes on to the others at once.
+    pub(crate) forwards: bool,
+    /// By kind: may its time run? As of the last step.
+    pub(crate) running: Vec<bool>,
+    pub(crate) apply: crate::apply::Buffers,
+}
+
+/// What a peer is in its session.
+pub(crate) enum Role {
+    /// The host; alone, it has no transport.
+    Host(HostSide),
+    /// A guest on its way in, or in.
+    Guest(GuestSide),
+    /// A guest whose session is over.
+    Ended(DisconnectReason),
+}
+
+pub(crate) struct HostSide {
+    pub(crate) session: u64,
+    pub(crate) next_peer: u16,
+    pub(crate) greeting: Vec<(LinkId, HostGreeting)>,
+}
+
+pub(crate) struct GuestSide {
+    pub(crate) machine: Guest,
+    pub(crate) generation: Generation,
+    pub(crate) link: Option<LinkId>,
+    pub(crate) clock: Option<SessionClock>,
+    pub(crate) session: u64,
+    pub(crate) lease_requested: bool,
+}
+
+/// Where a peer is in the session's time.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    /// The program's time at the last call.
+    pub(crate) now: Duration,
+    /// The session's time at `now`; `None` before there is one.
+    pub(crate) session: Option<Duration>,
+    /// A host's own time when its session began.
+    pub(crate) began: Option<Duration>,
+    /// The last tick that was run, or skipped.
+    pub(crate) tick: Tick,
+    /// The tick that is due.
+    pub(crate) due: Tick,
+    pub(crate) last_send: Tick,
+    /// Ticks that a stall left out.
+    pub(crate) skipped: u64,
+}
+
+/// A participant, for lists of people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// Who.
+    pub peer: PeerId,
+    /// What it calls itself.
+    pub name: String,
+    /// The round trip to it, where there is a link to it and it has been measured.
+    pub rtt: Option<Duration>,
+}
+
+/// Everything that is counted about the link to one peer, as values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerStats {
+    /// The stream towards it.
+    pub sent: StreamStats,
+    /// The link in both directions.
+    pub link: LinkCounters,
+    /// The transport's own figures.
+    pub transport: LinkStats,
+    /// The round trip as Tidelock measures it.
+    pub rtt: Duration,
+    /// Everything that it changed up to this session tick has arrived.
+    pub complete: Tick,
+}
+
+impl Peer {
+    /// A host that takes guests over `transport`.
+    ///
+    /// # Errors
+    /// [`UsageError::Config`].
+    pub fn host(schema: Schema, transport: impl Transport + 'static, config: Config) -> Result<Self, UsageError> {
+        Self::new(schema, Some(Box::new(transport)), config, true)
+    }
+
+    /// A session without others. The same program as a host's, at next to no cost.
+    ///
+    /// # Errors
+    /// [`UsageError::Config`].
+    pub fn alone(schema: Schema, config: Config) -> Result<Self, UsageError> {
+        Self::new(schema, None, config, true)
+    }
+
+    /// A guest that joins the host at the other end of `transport`. It is in when [`News::Admitted`] comes.
+    ///
+    /// # Errors
+    /// [`UsageError::Config`].
+    pub fn join(schema: Schema, transport: impl Transport + 'static, config: Config) -> Result<Self, UsageError> {
+        Self::new(schema, Some(Box::new(transport)), config, false)
+    }
+
+    fn new(schema: Schema, transport: Option<Box<dyn Transport>>, config: Config, host: bool) -> Result<Self, UsageError> {
+        config.check()?;
+        let terms = Terms::new(tidelock_netcore::control::PROTOCOL_VERSIONS, schema.digest(), &schema.entries());
+        let role = if host {
+            let session = config.session.unwrap_or_else(made_up_id);
+            Role::Host(HostSide { session, next_peer: 1, greeting: Vec::new() })
+        } else {
+            let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
+            let generation = machine.generation();
+            let link = None;
+            Role::Guest(GuestSide { machine, generation, link, clock: None, session: 0, lease_requested: false })
+        };
+        let schema = schema.0;
+        let mut roster = BTreeMap::new();
+        if host {
+            roster.insert(PeerId::HOST, config.name.clone());
+        }
+        let running = vec![true; schema.kinds.len()];
+        let start = Tick(config.counters_from - 1);
+        Ok(Self {
+            terms,
+            role,
+            transport,
+            local: if host { PeerId::HOST } else { PeerId::NOBODY },
+            links: Vec::new(),
+            roster,
+            entities: Entities::default(),
+            names: Names::new(host),
+            publisher: Publisher::new(&schema, Tick(config.counters_from)),
+            capture: Capture::default(),
+            cache: BitCache::default(),
+            scratch: Scratch::default(),
+            news: Newsstand::default(),
+            mailbox: Mailbox::new(&schema),
+            pace: Pace::default(),
+            time: Timeline { tick: start, due: start, last_send: start, ..Timeline::default() },
+            payload: Vec::new(),
+            round: 0,
+            dirty: true,
+            forwards: false,
+            running,
+            apply: crate::apply::Buffers::default(),
+            schema,
+            config,
+        })
+    }
+
+    /// Who this peer is; [`PeerId::NOBODY`] for a guest that is not in yet.
+    #[must_use]
+    pub fn local(&self) -> PeerId {
+        self.local
+    }
+
+    /// Does this peer decide?
+    #[must_use]
+    pub fn is_host(&self) -> bool {
+        matches!(self.role, Role::Host(_))
+    }
+
+    /// Is this peer in a session?
+    #[must_use]
+    pub fn is_in_session(&self) -> bool {
+        match &self.role {
+            Role::Host(_) => true,
+            Role::Guest(guest) => guest.clock.is_some(),
+            Role::Ended(_) => false,
+        }
+    }
+
+    /// Why a guest's session ended, if it did.
+    #[must_use]
+    pub fn ended(&self) -> Option<&DisconnectReason> {
+        match &self.role {
+            Role::Ended(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// The session's id: the same on all its peers, never that of another session. Zero before admission.
+    #[must_use]
+    pub fn session(&self) -> u64 {
+        match &self.role {
+            Role::Host(host) => host.session,
+            Role::Guest(guest) => guest.session,
+            Role::Ended(_) => 0,
+        }
+    }
+
+    /// The last tick that this peer ran.
+    #[must_use]
+    pub fn tick(&self) -> Tick {
+        self.time.tick
+    }
+
+    /// The length of a tick.
+    #[must_use]
+    pub fn tick_length(&self) -> Duration {
+        Duration::from_nanos(1_000_000_000 / u64::from(self.config.tick_rate))
+    }
+
+    /// The session's time at the last call of [`receive`](Self::receive) or [`send`](Self::send), the same on all peers within
+    /// the accuracy of their clocks.
+    #[must_use]
+    pub fn session_time(&self) -> Option<Duration> {
+        self.time.session
+    }
+
+    /// Ticks that were left out because the program stalled.
+    #[must_use]
+    pub fn skipped_ticks(&self) -> u64 {
+        self.time.skipped
+    }
+
+    /// Everybody in the session, this peer included.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerInfo> {
+        let rtt = |peer: PeerId| self.link_to(peer).map(|l| l.rtt.smoothed()).filter(|r| !r.is_zero());
+        self.roster.iter().map(|(peer, name)| PeerInfo { peer: *peer, name: name.clone(), rtt: rtt(*peer) }).collect()
+    }
+
+    /// What is counted about the link to a peer.
+    #[must_use]
+    pub fn stats(&self, peer: PeerId) -> Option<PeerStats> {
+        let link = self.link_to(peer)?;
+        Some(PeerStats {
+            sent: link.subscriber.stats,
+            link: link.counters,
+            transport: self.transport.as_ref().map(|t| t.stats(link.id)).unwrap_or_default(),
+            rtt: link.rtt.smoothed(),
+            complete: link.incoming.complete(),
+        })
+    }
+
+    /// The next piece of news, oldest first.
+    pub fn poll_news(&mut self) -> Option<News> {
+        self.news.pop()
+    }
+
+    /// Networked entities that this peer knows.
+    #[must_use]
+    pub fn entity_count(&self) -> usize {
+        self.entities.len()
+    }
+
+    /// An entity's name in the session.
+    #[must_use]
+    pub fn name_of(&self, world: &World, entity: Entity) -> Option<NetId> {
+        self.entities.slot_at(world, entity).and_then(|slot| self.entities.get(slot)).map(|r| r.net)
+    }
+
+    /// The local entity behind a name.
+    #[must_use]
+    pub fn entity_of(&self, net: NetId) -> Option<Entity> {
+        self.entities.entity_of(net)
+    }
+
+    /// Who owns an entity; slot 0, or a co-owner's.
+    #[must_use]
+    pub fn owner(&self, world: &World, entity: Entity, slot: usize) -> Option<PeerId> {
+        let record = self.entities.get(self.entities.slot_at(world, entity)?)?;
+        (slot < OWNER_SLOTS).then(|| record.owners[slot].peer)
+    }
+
+    /// Does this peer own the entity?
+    #[must_use]
+    pub fn is_owner(&self, world: &World, entity: Entity) -> bool {
+        self.owner(world, entity, 0) == Some(self.local)
+    }
+
+    /// Does this peer have authority over component `C` of the entity?
+    #[must_use]
+    pub fn has_authority<C: Component>(&self, world: &World, entity: Entity) -> bool {
+        let record = self.entities.slot_at(world, entity).and_then(|slot| self.entities.get(slot));
+        let component = self.schema.component_of::<C>();
+        matches!((record, component), (Some(record), Some(c)) if record.mine >> c & 1 != 0)
+    }
+
+    /// Spawns a networked entity outside of a step: loading a level. It has the kind's marker and `components`.
+    ///
+    /// # Errors
+    /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`], [`UsageError::NotInSession`], [`UsageError::NoNames`].
+    pub fn spawn<K: Component>(
+        &mut self,
+        world: &mut World,
+        kind: K,
+        components: impl DynamicBundle,
+    ) -> Result<Entity, UsageError> {
+        let kind_index = self.schema.kind_of::<K>().ok_or(UsageError::NotInSchema(std::any::type_name::<K>()))?;
+        self.may_spawn(kind_index)?;
+        let net = self.names.next(self.local).ok_or(UsageError::NoNames)?;
+        let entity = world.spawn(components);
+        // it was spawned on the line above
+        let _ = world.insert_one(entity, kind);
+        self.register_own(world, entity, kind_index, net);
+        Ok(entity)
+    }
+
+    /// Makes an entity networked that is in the world already and carries a kind's marker.
+    ///
+    /// # Errors
+    /// Those of [`spawn`](Self::spawn), [`UsageError::NoKind`], [`UsageError::AlreadyNetworked`].
+    pub fn publish(&mut self, world: &mut World, entity: Entity) -> Result<NetId, UsageError> {
+        if self.entities.slot_at(world, entity).is_some() {
+            return Err(UsageError::AlreadyNetworked);
+        }
+        let kind = self.schema.kinds.iter().position(|k| (k.has)(world, entity)).ok_or(UsageError::NoKind)?;
+        self.may_spawn(kind)?;
+        let net = self.names.next(self.local).ok_or(UsageError::NoNames)?;
+        self.register_own(world, entity, kind, net);
+        Ok(net)
+    }
+
+    /// Despawns a networked entity, everywhere.
+    ///
+    /// # Errors
+    /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`].
+    pub fn despawn(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
+        let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
+        let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
+        let policy = &self.schema.kinds[record.kind].policy;
+        let facts = self.facts(record.owners[policy.slot()].peer);
+        if !policy.lifetime(facts, self.local) {
+            return Err(UsageError::NotAllowed("despawn it"));
+        }
+        self.end_entity(slot);
+        world.despawn(entity).map_err(|_| UsageError::NotNetworked)
+    }
+
+    /// Marks that an entity has jumped: what is drawn jumps with it instead of sliding there. Call it when the pose is set.
+    ///
+    /// # Errors
+    /// [`UsageError::NotNetworked`]; [`UsageError::NotAllowed`] for who neither owns the entity nor is the host.
+    pub fn teleport(&mut self, world: &World, entity: Entity) -> Result<(), UsageError> {
+        let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
+        let (local, host) = (self.local, self.is_host());
+        let record = self.entities.get_mut(slot).ok_or(UsageError::NotNetworked)?;
+        if record.owners[0].peer != local && !host {
+            return Err(UsageError::NotAllowed("teleport it"));
+        }
+        record.cut = (record.cut + 1) % (1 << crate::presence::CUT_BITS);
+        self.capture.refresh(slot);
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Hands an entity (slot 0), or what a co-owner has of it, over to `to` (host only). Takes effect with the next send.
+    ///
+    /// # Errors
+    /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`] on a guest, [`UsageError::NoSuchPeer`],
+    /// [`UsageError::NoSuchSlot`].
+    pub fn grant(&mut self, world: &mut World, entity: Entity, slot: usize, to: PeerId) -> Result<(), UsageError> {
+        if !self.is_host() {
+            return Err(UsageError::NotAllowed("grant ownership"));
+        }
+        if !self.roster.contains_key(&to) && to != PeerId::NOBODY {
+            return Err(UsageError::NoSuchPeer);
+        }
+        if slot >= self.schema.slots {
+            return Err(UsageError::NoSuchSlot(slot));
+        }
+        let index = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
+        self.set_owner(world, index, slot, to);
+        Ok(())
+    }
+
+    /// Removes a guest (host only); it is told `words`.
+    ///
+    /// # Errors
+    /// [`UsageError::NotAllowed`] on a guest, [`UsageError::NoSuchPeer`].
+    pub fn kick(&mut self, world: &mut World, peer: PeerId, words: &str) -> Result<(), UsageError> {
+        if !self.is_host() {
+            return Err(UsageError::NotAllowed("kick"));
+        }
+        let index = self.links.iter().position(|l| l.peer == peer).ok_or(UsageError::NoSuchPeer)?;
+        let words = tidelock_netcore::control::clean(words, tidelock_netcore::limits::CLOSE_TEXT_BYTES);
+        self.remove_guest(world, index, DisconnectReason::Kicked(words), true);
+        Ok(())
+    }
+
+    /// Leaves the session, or ends it for all if this is the host. Copies of others' entities leave the world; own entities stay
+    /// as local ones.
+    pub fn disconnect(&mut self, world: &mut World) {
+        let reason = if self.is_host() { DisconnectReason::HostLeft } else { DisconnectReason::Left };
+        self.end_session(world, reason, true);
+    }
+
+    pub(crate) fn link_to(&self, peer: PeerId) -> Option<&Link> {
+        self.links.iter().find(|l| l.peer == peer)
+    }
+
+    pub(crate) fn is_published(&self, slot: u32) -> Option<usize> {
+        self.entities.get(slot).filter(|r| r.out_row != NO_ROW).map(|r| r.out_row as usize)
+    }
+}
+
+/// An id that no other session has: 64 bits of the operating system's randomness, as the standard library's hash maps get it.
+fn made_up_id() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,94 @@
+//! Are two worlds equal? Digests per component over the quantised values, in no order, exchanged on the control lane and
+//! compared by each side for itself.
+
+use crate::entities::name_in;
+use crate::error::UsageError;
+use crate::news::News;
+use crate::peer::Peer;
+use crate::peer_id::PeerId;
+use hecs::World;
+use tidelock_netcore::control::{Control, Digest, Verdict};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+impl Peer {
+    /// The digest of each component over all networked entities of the world, as it is there; the first is that of presence:
+    /// which entities there are, of which kind, with which components. A component that names an entity without a name counts as
+    /// not being there, as it is for others.
+    #[must_use]
+    pub fn digests(&self, world: &World) -> Vec<u64> {
+        let columns = self.schema.columns();
+        let mut digests = vec![0u64; columns];
+        let names = name_in(world);
+        let mut words = Vec::new();
+        let mut bytes = Vec::new();
+        for (_, record) in self.entities.iter() {
+            let mut present = 0u64;
+            for (c, digest) in digests.iter_mut().enumerate().skip(1) {
+                let column = &self.schema.component(c).column;
+                words.clear();
+                words.resize(column.layout().words(), 0);
+                let quantised = column.quantise_one(world, record.entity, &names, &mut words);
+                if !matches!(quantised, Some(Ok(()))) || !column.is_complete(&words) {
+                    continue;
+                }
+                present |= 1 << c;
+                bytes.clear();
+                words.iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
+                *digest = digest.wrapping_add(xxh3_64_with_seed(&bytes, record.net.0));
+            }
+            if world.contains(record.entity) {
+                let presence = [record.kind as u64, present].map(u64::to_le_bytes).concat();
+                digests[0] = digests[0].wrapping_add(xxh3_64_with_seed(&presence, record.net.0));
+            }
+        }
+        digests
+    }
+
+    /// Host: sends every guest the digests of the world. Each guest compares them with its own and answers; both sides get
+    /// [`News::Compared`]. Worlds are equal only when changes have stopped and everything has arrived, so do it then.
+    ///
+    /// # Errors
+    /// [`UsageError::NotAllowed`] on a guest.
+    pub fn compare(&mut self, world: &World) -> Result<(), UsageError> {
+        if !self.is_host() {
+            return Err(UsageError::NotAllowed("ask for a comparison"));
+        }
+        self.round += 1;
+        let parts = self.digests(world).into_iter().enumerate().map(|(c, d)| (c as u16, d)).collect();
+        let digest = Control::Digest(Digest { round: self.round, parts });
+        for link in &mut self.links {
+            // a peer that cannot take it is found out at the next send
+            let _ = link.post_control(&digest);
+        }
+        Ok(())
+    }
+
+    /// A digest has come: compare, tell the game, answer.
+    pub(crate) fn compare_digest(&mut self, world: &World, from: PeerId, digest: &Digest) {
+        let own = self.digests(world);
+        let same = |(c, d): &(u16, u64)| own.get(usize::from(*c)) == Some(d);
+        let differing: Vec<u16> = digest.parts.iter().filter(|p| !same(p)).map(|p| p.0).collect();
+        let verdict = Control::Verdict(Verdict { round: digest.round, differing: differing.clone() });
+        if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
+            // a peer that cannot take it is found out at the next send
+            let _ = link.post_control(&verdict);
+        }
+        self.tell_compared(from, &differing);
+    }
+
+    pub(crate) fn hear_verdict(&mut self, from: PeerId, verdict: &Verdict) {
+        if verdict.round == self.round {
+            self.tell_compared(from, &verdict.differing);
+        }
+    }
+
+    fn tell_compared(&mut self, peer: PeerId, differing: &[u16]) {
+        let name = |c: &u16| match usize::from(*c) {
+            0 => "presence".to_owned(),
+            c if c < self.schema.columns() => self.schema.component(c).name.clone(),
+            c => format!("component {c}"),
+        };
+        let differing = differing.iter().map(name).collect();
+        self.news.push(News::Compared { peer, differing });
+    }
+}

@@ -1,0 +1,463 @@
+//! The life of a packet, in order. Logic lives in the modules that are called here; order lives here.
+//!
+//! ```text
+//! receive: 1 transport → packets   2 packets → values, in a temporary, all bounds checked
+//!          3 policy and validation: may this peer say this   4 into history and world   5 time: which ticks are due
+//! step:    the game executes the requested ticks
+//! send:    6 capture columns, note what changed   7 what is pending per peer, the oldest first
+//!          8 delta against what that peer acknowledged, within its budget   9 hand to the transport, remember what was in it
+//! ```
+
+use crate::authority::subscribe_row;
+use crate::block::bits;
+use crate::capture::{Findings, Scene};
+use crate::error::UsageError;
+use crate::incoming::Reception;
+use crate::link::Link;
+use crate::news::News;
+use crate::outgoing::{Assembler, Body};
+use crate::peer::{Peer, Role};
+use crate::present::session_ticks;
+use hecs::World;
+use std::time::Duration;
+use tidelock_netcore::bits::{BitReader, BitWriter};
+use tidelock_netcore::clock::{Sample, round_trip};
+use tidelock_netcore::control::Control;
+use tidelock_netcore::error::{DisconnectReason, PeerError};
+use tidelock_netcore::limits;
+use tidelock_netcore::packet::{Header, PacketKind, Stamp};
+use tidelock_netcore::tick::Tick;
+use tidelock_netcore::transport::{Arrival, Delivery, Lane, LinkId, Transport};
+
+/// A host tells every guest at least this often that nothing has changed.
+const HOST_MARK: Duration = Duration::from_millis(200);
+/// A guest tells its host at least this often that it is there.
+const GUEST_MARK: Duration = Duration::from_millis(500);
+/// Datagrams that are no valid packet, after which the other side is taken to be broken or hostile.
+const MALFORMED: u64 = 16;
+/// More than any header takes, in bits, beside acknowledgements: see `netcore::packet`.
+const HEADER_SLACK: usize = 64;
+
+impl Peer {
+    /// Network in. `now` counts from the program's own start and never goes back.
+    ///
+    /// # Errors
+    /// [`UsageError::Config`] if `now` goes back.
+    pub fn receive(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
+        self.pass_time(now)?;
+        let mut payload = std::mem::take(&mut self.payload);
+        while let Some(arrival) = self.transport.as_mut().and_then(|t| t.poll(now, &mut payload)) {
+            match arrival {
+                Arrival::Opened { link, .. } => self.link_opened(link),
+                Arrival::Datagram { link } => self.take_datagram(world, link, &payload), // 1, 2
+                Arrival::Message { link, lane } if lane == Lane::CONTROL => self.control_message(world, link, &payload),
+                Arrival::Message { link, .. } => self.take_message(world, link, &payload, true),
+                Arrival::Closed { link, reason } => self.link_closed(world, link, reason),
+            }
+        }
+        self.payload = payload;
+        if self.is_host() {
+            self.accept_rows(world); // 3, 4
+        } else {
+            self.apply_rows(world); // 4
+        }
+        self.resolve_messages();
+        self.settle_pace();
+        self.pass_deadlines(world);
+        self.plan_ticks(); // 5
+        Ok(())
+    }
+
+    /// Network out.
+    ///
+    /// # Errors
+    /// [`UsageError::Config`] if `now` goes back.
+    pub fn send(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
+        self.pass_time(now)?;
+        let tick = self.time.tick;
+        if !self.links.is_empty() || (self.is_host() && self.config.local_news) {
+            let due = self.dirty && (self.forwards || tick.since(self.time.last_send) >= u64::from(self.config.send_every));
+            if due {
+                self.capture_world(world); // 6
+                self.forwards = false;
+                self.time.last_send = tick;
+            }
+            let used = self.send_packets(due); // 7, 8, 9
+            if used || self.publisher.is_used() {
+                self.release_rows();
+                self.publisher.open();
+            }
+        }
+        self.send_messages(world);
+        if let Some(transport) = &mut self.transport {
+            transport.flush(now);
+        }
+        Ok(())
+    }
+
+    /// Moves this peer's idea of the time on.
+    fn pass_time(&mut self, now: Duration) -> Result<(), UsageError> {
+        if now < self.time.now {
+            return Err(UsageError::Config("the time given to receive and send must not go back"));
+        }
+        self.time.now = now;
+        if self.time.began.is_none() {
+            self.time.began = Some(now);
+            if let Role::Guest(guest) = &mut self.role {
+                guest.generation = guest.machine.begin(now);
+            }
+        }
+        self.time.session = self.session_at(now);
+        Ok(())
+    }
+
+    /// The session's time at `now`.
+    pub(crate) fn session_at(&self, now: Duration) -> Option<Duration> {
+        match &self.role {
+            Role::Host(_) => {
+                let start = u128::from(self.config.counters_from - 1) * 1_000_000_000;
+                let start = start.div_ceil(u128::from(self.config.tick_rate));
+                let start = Duration::new((start / 1_000_000_000) as u64, (start % 1_000_000_000) as u32);
+                self.time.began.map(|began| start + (now - began))
+            }
+            Role::Guest(guest) => guest.clock.as_ref().map(|clock| clock.session_time(now)),
+            Role::Ended(_) => None,
+        }
+    }
+
+    /// A guest has got its clock: its ticks begin where the session is.
+    pub(crate) fn begin_session_time(&mut self) {
+        self.time.session = self.session_at(self.time.now);
+        let tick = self.time.session.map_or(Tick::ZERO, |time| session_ticks(time, self.config.tick_rate).0);
+        self.time.tick = tick;
+        self.time.due = tick;
+        self.time.last_send = tick;
+    }
+
+    /// Which ticks are due. After a stall the most are left out: the session's clock does not wait.
+    fn plan_ticks(&mut self) {
+        let Some(time) = self.time.session else { return };
+        let (due, _) = session_ticks(time, self.config.tick_rate);
+        self.time.due = self.time.due.max(due);
+        let behind = self.time.due.since(self.time.tick);
+        if behind > limits::CATCH_UP_TICKS {
+            self.time.skipped += behind - limits::CATCH_UP_TICKS;
+            self.time.tick = self.time.due.minus(limits::CATCH_UP_TICKS);
+        }
+    }
+
+    fn take_datagram(&mut self, world: &mut World, id: LinkId, bytes: &[u8]) {
+        // before admission there is nothing to say in datagrams
+        let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
+        let (now, tick) = (self.time.now, self.time.tick);
+        let link = &mut self.links[index];
+        link.counters.bytes_in += bytes.len() as u64;
+        let mut r = BitReader::new(bytes);
+        let result = match PacketKind::read(&mut r) {
+            Ok(PacketKind::State) => {
+                let sent = link.subscriber.next_number().saturating_sub(1);
+                link.incoming.receive(&self.schema, &mut r, sent, tick)
+            }
+            Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
+            Err(cause) => Err(PeerError::Malformed { what: "datagram", cause }),
+        };
+        match result {
+            Ok(Reception::Taken { ack, stamp, tick, eliciting, oldest_age }) => {
+                link.last_heard = now;
+                link.owes_ack |= eliciting;
+                link.counters.taken += 1;
+                if let Some(ack) = ack {
+                    link.subscriber.acknowledge(&ack, &self.publisher);
+                }
+                if let Some(stamp) = stamp {
+                    self.take_stamp(index, stamp);
+                }
+                if let Some(time) = self.time.session {
+                    self.pace.note(time, tick.minus(oldest_age), self.config.tick_rate);
+                }
+            }
+            Ok(Reception::Useless) => link.counters.useless += 1,
+            Err(error) => {
+                link.counters.malformed += 1;
+                if link.counters.malformed < MALFORMED {
+                    return;
+                }
+                if self.is_host() {
+                    self.misbehaved(world, index, error);
+                } else {
+                    self.end_session(world, DisconnectReason::Malformed, true);
+                }
+            }
+        }
+    }
+
+    fn take_stamp(&mut self, index: usize, stamp: Stamp) {
+        let (now, session) = (self.time.now, self.time.session.unwrap_or_default());
+        let link = &mut self.links[index];
+        let (mine, theirs) = if matches!(self.role, Role::Host(_)) { (session, now) } else { (now, session) };
+        let Some((sent, held)) = link.hear_stamp(stamp, mine, now) else { return };
+        let Some(trip) = round_trip(sent, mine, held) else { return };
+        link.rtt.observe(trip);
+        if let Role::Guest(guest) = &mut self.role
+            && let Some(clock) = &mut guest.clock
+        {
+            clock.observe(Sample { sent, host: stamp.sent.widen(theirs), received: now, held });
+        }
+    }
+
+    /// Brings the published columns up to date with the world, and lets every subscriber know of it.
+    fn capture_world(&mut self, world: &mut World) {
+        self.dirty = false;
+        let mut findings = Findings::default();
+        let everything = matches!(self.role, Role::Host(_));
+        let notify = if self.config.local_news && everything { self.notified() } else { 0 };
+        let mut scene = Scene {
+            schema: &self.schema,
+            world,
+            entities: &mut self.entities,
+            publisher: &mut self.publisher,
+            everything,
+            tick: self.time.tick,
+        };
+        self.capture.run(&mut scene, notify, &mut findings);
+        self.take_findings(&findings, everything);
+        for link in &mut self.links {
+            link.subscriber.note_changes(&self.publisher, self.time.tick);
+        }
+    }
+
+    /// The components whose changes are told, as bits.
+    fn notified(&self) -> u64 {
+        self.schema.components.iter().enumerate().fold(0, |mask, (i, c)| mask | u64::from(c.notify) << (i + 1))
+    }
+
+    fn take_findings(&mut self, findings: &Findings, everything: bool) {
+        for &slot in &findings.gone {
+            let Some(record) = self.entities.get(slot) else { continue };
+            let (entity, net) = (record.entity, record.net);
+            self.end_entity(slot);
+            if everything && self.config.local_news {
+                self.news.push(News::Despawned { entity, net });
+            }
+        }
+        for &(slot, row) in &findings.bound {
+            let Some(record) = self.entities.get(slot) else { continue };
+            for link in &mut self.links {
+                if everything {
+                    subscribe_row(&self.schema, &self.publisher, link, row, record, false, self.time.tick);
+                } else {
+                    link.subscriber.follow(&self.publisher);
+                    (0..self.schema.columns()).for_each(|c| link.subscriber.want(c, row, true));
+                }
+            }
+        }
+        if everything && self.config.local_news {
+            self.tell_findings(findings);
+        }
+        for (slot, c, error) in &findings.unsendable {
+            let Some(record) = self.entities.get(*slot) else { continue };
+            let component = self.schema.component(*c).name.clone();
+            self.news.push(News::Unsendable { entity: record.entity, component, error: error.clone() });
+        }
+    }
+
+    /// News of what the host itself did.
+    fn tell_findings(&mut self, findings: &Findings) {
+        for &(slot, _) in &findings.bound {
+            if let Some(record) = self.entities.get(slot) {
+                let kind = self.schema.kinds[record.kind].name.clone();
+                self.news.push(News::Spawned { entity: record.entity, net: record.net, kind });
+            }
+        }
+        for &(slot, before, after) in &findings.reshaped {
+            let Some(entity) = self.entities.get(slot).map(|r| r.entity) else { continue };
+            for c in bits(before & !after) {
+                let component = self.schema.component(c as usize).name.clone();
+                self.news.push(News::Removed { entity, component });
+            }
+            for c in bits(after & !before) {
+                let component = self.schema.component(c as usize).name.clone();
+                self.news.push(News::Added { entity, component });
+            }
+        }
+        for &(slot, c) in &findings.changed {
+            if let Some(record) = self.entities.get(slot) {
+                let component = self.schema.component(c).name.clone();
+                self.news.push(News::Changed { entity: record.entity, component });
+            }
+        }
+    }
+
+    /// Sends every peer what is pending for it, or at least a sign of life; says whether the open tick was used.
+    fn send_packets(&mut self, due: bool) -> bool {
+        let Some(mut transport) = self.transport.take() else { return false };
+        let host = self.is_host();
+        let interval = self.tick_length() * self.config.send_every;
+        self.cache.clear();
+        let mut used = false;
+        for index in 0..self.links.len() {
+            let now = self.time.now;
+            let link = &mut self.links[index];
+            let lossless = transport.facts(link.id).is_some_and(|f| f.lossless);
+            if !lossless {
+                let loss_time = link.loss_time(interval);
+                if let Some(before) = now.checked_sub(loss_time) {
+                    link.subscriber.time_out(before);
+                }
+            }
+            // between two sends only what waits is sent; what has changed meanwhile is not known to the subscribers yet
+            let again = !self.dirty && !self.publisher.is_used() && link.last_state.is_none_or(|at| now >= at + interval);
+            if link.subscriber.is_pending() && (due || again) {
+                used |= self.send_state(index, &mut *transport);
+            }
+            let link = &mut self.links[index];
+            let mark = if host { HOST_MARK } else { GUEST_MARK };
+            let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
+            if link.owes_ack || quiet {
+                self.send_mark(index, &mut *transport);
+            }
+        }
+        self.transport = Some(transport);
+        used
+    }
+
+    /// Sends one peer what is pending for it, in as many packets as its budget and the transport take.
+    fn send_state(&mut self, index: usize, transport: &mut dyn Transport) -> bool {
+        let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
+        let (now, clock) = (self.time.now, self.stamp_clock());
+        let schema = self.schema.clone();
+        let link = &mut self.links[index];
+        let base = link.subscriber.base();
+        let mut assembler = Assembler {
+            schema: &schema,
+            publisher: &self.publisher,
+            cache: &mut self.cache,
+            tick,
+            base,
+            scratch: &mut self.scratch,
+        };
+        assembler.plan(&link.subscriber);
+        let mut budget = self.config.budget;
+        let mut used = false;
+        loop {
+            let Some(facts) = transport.facts(link.id) else { return used };
+            let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES);
+            let fits = limit >= limits::DATAGRAM_MIN_BYTES && facts.free >= limit;
+            if !fits || budget < limit || !link.subscriber.has_room() {
+                link.counters.full += u64::from(facts.free < limit);
+                return used;
+            }
+            let stamp = link.next_stamp(clock, now);
+            let mut header = link.header(tick, send_tick, Some(base), stamp);
+            let mut w = BitWriter::new();
+            header.write(Some(link.incoming.received()), &mut w);
+            let Body { carried, all } = assembler.fill(&mut link.subscriber, limit * 8 - w.len() - HEADER_SLACK);
+            if carried.is_empty() {
+                link.subscriber.return_pending(carried);
+                return used;
+            }
+            header.complete = link.complete(tick);
+            w.clear();
+            header.write(Some(link.incoming.received()), &mut w);
+            w.append(&assembler.scratch.body, 0, assembler.scratch.body.len());
+            let bytes = w.to_bytes();
+            match transport.send_datagram(now, link.id, &bytes) {
+                Ok(Delivery::Taken) => {}
+                Ok(Delivery::Full) | Err(_) => {
+                    link.counters.full += 1;
+                    link.subscriber.return_pending(carried);
+                    return used;
+                }
+            }
+            used = true;
+            budget = budget.saturating_sub(bytes.len());
+            link.note_sent(bytes.len(), now, true);
+            link.subscriber.sent(send_tick, now, carried);
+            if all {
+                return true;
+            }
+        }
+    }
+
+    /// A packet without entries: acknowledgements, and that nothing has changed.
+    fn send_mark(&mut self, index: usize, transport: &mut dyn Transport) {
+        let (tick, now, clock) = (self.time.tick, self.time.now, self.stamp_clock());
+        // not the open tick: what will still change in it is not in this packet
+        let send_tick = self.publisher.history.now().minus(1);
+        let link = &mut self.links[index];
+        if !link.subscriber.has_room() || transport.facts(link.id).is_none_or(|f| f.free < limits::DATAGRAM_MIN_BYTES) {
+            return;
+        }
+        let stamp = link.next_stamp(clock, now);
+        let header = link.header(tick, send_tick, None, stamp);
+        let mut w = BitWriter::new();
+        header.write(Some(link.incoming.received()), &mut w);
+        w.flag(false);
+        let bytes = w.to_bytes();
+        if transport.send_datagram(now, link.id, &bytes) == Ok(Delivery::Taken) {
+            link.note_sent(bytes.len(), now, false);
+            let nothing = link.subscriber.carrier();
+            link.subscriber.sent(send_tick, now, nothing);
+        }
+    }
+
+    /// The clock that this peer's stamps show: the session's at the host, its own at a guest.
+    fn stamp_clock(&self) -> Duration {
+        if self.is_host() { self.time.session.unwrap_or_default() } else { self.time.now }
+    }
+
+    fn send_messages(&mut self, world: &mut World) {
+        if let Role::Guest(guest) = &mut self.role
+            && guest.clock.is_some()
+            && !guest.lease_requested
+            && self.names.runs_low()
+            && let Some(link) = self.links.first_mut()
+        {
+            guest.lease_requested = link.post_control(&Control::LeaseRequest);
+        }
+        let Some(transport) = &mut self.transport else { return };
+        for link in &mut self.links {
+            // a link that has just ended is reported by the next poll
+            let _ = link.flush_messages(&mut **transport, self.time.now);
+        }
+        while let Some(index) = self.links.iter().position(Link::is_overfull) {
+            if self.is_host() {
+                self.remove_guest(world, index, DisconnectReason::TooSlow, true);
+            } else {
+                return self.end_session(world, DisconnectReason::TooSlow, true);
+            }
+        }
+    }
+}
+
+impl Link {
+    fn header(&self, tick: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
+        Header {
+            number: self.subscriber.next_number(),
+            send_tick,
+            tick,
+            base,
+            complete: self.complete(tick),
+            floor: self.subscriber.floor(),
+            ack: None,
+            stamp,
+        }
+    }
+
+    /// No change up to this tick is unsent.
+    fn complete(&self, tick: Tick) -> Tick {
+        self.subscriber.oldest_pending().map_or(tick, |since| since.minus(1).min(tick))
+    }
+
+    fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
+        self.owes_ack = false;
+        self.last_sent = Some(now);
+        self.counters.bytes_out += bytes as u64;
+        self.subscriber.stats.packets += 1;
+        self.subscriber.stats.bytes += bytes as u64;
+        if state {
+            self.last_state = Some(now);
+            self.subscriber.stats.state_bytes += bytes as u64;
+        }
+    }
+}

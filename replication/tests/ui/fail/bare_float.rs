@@ -1,0 +1,7 @@
+#[derive(tidelock::Replicate)]
+struct Position {
+    x: f32,
+    y: f64,
+}
+
+fn main() {}
