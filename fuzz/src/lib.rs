@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod bits;
 pub mod control;
 pub mod header;
@@ -28,6 +29,7 @@ pub struct Target {
 
 /// Every target there is.
 pub const TARGETS: &[Target] = &[
+    Target { name: "address", run: address::run, seeds: address::seeds },
     Target { name: "bits", run: bits::run, seeds: bits::seeds },
     Target { name: "control", run: control::run, seeds: control::seeds },
     Target { name: "header", run: header::run, seeds: header::seeds },
