@@ -268,7 +268,8 @@ impl Peer {
             }
             let incoming = &self.links[index].incoming;
             let words = incoming.mirror.value(c, row);
-            if self.publisher.ever(out_row) >> c & 1 != 0 && words == self.publisher.history.value(c, out_row) {
+            let same = self.publisher.ever(out_row) >> c & 1 != 0 && words == self.publisher.history.value(c, out_row);
+            if same && (self.schema.component(c).column.has(world, entity) || self.apply.is_waiting(presence.net, c)) {
                 continue;
             }
             let Some(record) = self.entities.get(slot) else { return };

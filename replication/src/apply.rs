@@ -44,9 +44,8 @@ impl Buffers {
         self.withheld.remove(&(net, c));
     }
 
-    /// How many rows and components wait for something.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting_rows.len() + self.withheld.len()
+    pub(crate) fn is_waiting(&self, net: NetId, c: usize) -> bool {
+        self.withheld.contains_key(&(net, c))
     }
 }
 
@@ -215,7 +214,7 @@ impl Peer {
     }
 
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
-        let Touched { row, components } = touched;
+        let Touched { row, mut components } = touched;
         let incoming = &mut self.links[0].incoming;
         if incoming.have(row) & 1 == 0 {
             return;
@@ -224,6 +223,7 @@ impl Peer {
         let Some(slot) = self.entities.slot_of(presence.net) else { return };
         if components & 1 != 0 {
             self.apply_presence(world, slot, row, &presence);
+            components |= self.put_back(world, slot, row, &presence);
         }
         let Some(record) = self.entities.get(slot) else { return };
         let mine = record.mine;
@@ -269,6 +269,14 @@ impl Peer {
                 self.news.push(News::Removed { entity, component: entry.name.clone() });
             }
         }
+    }
+
+    /// The components that are there again with a value that is known already.
+    fn put_back(&self, world: &World, slot: u32, row: usize, presence: &Presence) -> u64 {
+        let Some(record) = self.entities.get(slot) else { return 0 };
+        let here = presence.components << 1 & self.links[0].incoming.have(row) & !record.mine;
+        let lacks = |c: &u32| !self.schema.component(*c as usize).column.has(world, record.entity);
+        bits(here).filter(lacks).fold(0, |m, c| m | 1 << c)
     }
 
     /// A guest that has no authority over an entity any more stops publishing it.

@@ -180,7 +180,7 @@ impl Peer {
     pub(crate) fn refresh_authority(&mut self, world: &mut World, slot: u32) {
         let Some(record) = self.entities.get_mut(slot) else { return };
         record.mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
-        self.capture.refresh(slot);
+        self.capture.renew(slot);
         self.dirty = true;
         self.mark_simulated(world, slot);
         let Some(record) = self.entities.get(slot) else { return };
@@ -207,8 +207,11 @@ impl Peer {
 
     /// Puts the [`Simulated`] mark on or takes it off.
     pub(crate) fn mark_simulated(&mut self, world: &mut World, slot: u32) {
+        let local = self.local;
         let Some(record) = self.entities.get_mut(slot) else { return };
-        let simulated = record.mine != 0 && self.running[record.kind];
+        let policy = &self.schema.kinds[record.kind].policy;
+        let facts = Facts { local, owner: record.owners[policy.slot()].peer, host: PeerId::HOST };
+        let simulated = self.running[record.kind] && policy.share(facts) == Share::State;
         if simulated == record.simulated {
             return;
         }

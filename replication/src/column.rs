@@ -122,6 +122,7 @@ pub(crate) trait Column: Send + Sync {
     fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>>;
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError>;
     fn remove(&self, world: &mut World, entity: Entity) -> bool;
+    fn has(&self, world: &World, entity: Entity) -> bool;
     fn validate(&self, old: Option<&[u32]>, new: &[u32], write: &Write, entities: EntityOf<'_>) -> Result<(), &'static str>;
     fn is_validated(&self) -> bool;
     /// Could a value be made of the words if every entity that they name were here?
@@ -212,6 +213,10 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 
     fn remove(&self, world: &mut World, entity: Entity) -> bool {
         world.remove_one::<C>(entity).is_ok()
+    }
+
+    fn has(&self, world: &World, entity: Entity) -> bool {
+        world.satisfies::<&C>(entity)
     }
 
     fn validate(&self, old: Option<&[u32]>, new: &[u32], write: &Write, entities: EntityOf<'_>) -> Result<(), &'static str> {

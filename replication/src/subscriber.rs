@@ -49,8 +49,6 @@ pub struct StreamStats {
     pub lost: u64,
     /// Rows sent, counted per component.
     pub rows: u64,
-    /// Tombstones sent.
-    pub tombstones: u64,
     /// Bytes of packets with entries: without acknowledgements and marks of freshness that went alone.
     pub state_bytes: u64,
 }
@@ -228,6 +226,7 @@ impl Subscriber {
             let at = self.at(c, block);
             self.pending[at] &= !bit;
             self.wants[at] &= !bit;
+            self.stale[at] &= !bit;
         }
         self.settle_since(block);
     }
@@ -349,7 +348,8 @@ impl Subscriber {
         for x in &self.flights[flight].carried {
             let (c, block) = (usize::from(x.component), x.block as usize);
             let at = c * self.blocks + block;
-            let later = (sent.0 + 1..=self.base.0).fold(0, |m, t| m | history.changed(c, Tick(t)).get(block).copied().unwrap_or(0));
+            let later =
+                (sent.0 + 1..=self.base.0).fold(0, |m, t| m | history.changed(c, Tick(t)).get(block).copied().unwrap_or(0));
             self.stale[at] &= !(x.mask & !later);
         }
     }
@@ -365,7 +365,8 @@ impl Subscriber {
                 let flight = &mut self.flights[i];
                 let losing = !flight.acked && !flight.lost && lost(i, flight.sent_at);
                 flight.lost |= losing;
-                self.stats.lost += u64::from(losing);
+                // marks want no acknowledgement, and take nothing with them
+                self.stats.lost += u64::from(losing && !flight.carried.is_empty());
                 for x in &self.flights[i].carried {
                     let (c, block) = (usize::from(x.component), x.block as usize);
                     let at = c * self.blocks + block;
@@ -398,6 +399,7 @@ impl Subscriber {
     /// Notes that a packet went out with `carried` in it.
     pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>) {
         for x in &carried {
+            self.stats.rows += u64::from(x.mask.count_ones());
             if x.component == 0 {
                 self.known[x.block as usize] |= x.mask;
             }
