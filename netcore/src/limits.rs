@@ -37,6 +37,10 @@ pub const NAME_BYTES: usize = 64;
 pub const STRING_BYTES: usize = 512;
 /// Rows of one stream: networked entities that one peer publishes at one time.
 pub const ROWS: usize = 1 << 18;
+/// Rows that a guest may publish at one time: bounds what it can make its host remember.
+pub const GUEST_ROWS: usize = 1 << 14;
+/// Datagrams that are no valid packet, after which the other side counts as broken or hostile and its link ends.
+pub const MALFORMED: u64 = 16;
 /// Peers of one session, the host included.
 pub const PEERS: usize = 1024;
 /// NetIds in one lease.

@@ -14,9 +14,6 @@ use tidelock_netcore::limits;
 use tidelock_netcore::session::{Admitted, GuestState, HostAdmitted, HostGreeting, Refused, reason_of};
 use tidelock_netcore::transport::{Lane, LinkId};
 
-/// Rows that a guest may publish at a time: bounds what it can make the host remember.
-pub(crate) const GUEST_ROWS: usize = 1 << 14;
-
 impl Peer {
     /// A link has opened.
     pub(crate) fn link_opened(&mut self, link: LinkId) {
@@ -127,7 +124,7 @@ impl Peer {
         };
         let unnamed = welcome.cut_to_fit();
         let (first, tick, now) = (self.config.counters_from, self.time.tick, self.time.now);
-        let mut link = Link::new(id, peer, &self.schema, &self.publisher, first, tick, GUEST_ROWS, now);
+        let mut link = Link::new(id, peer, &self.schema, &self.publisher, first, tick, limits::GUEST_ROWS, now);
         let mut fits = link.post_control(&Control::Welcome(welcome));
         for (peer, name) in unnamed {
             fits &= link.post_control(&Control::Joined { peer, name });

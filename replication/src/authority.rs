@@ -169,7 +169,7 @@ impl Peer {
 
     /// Blocks that are not full leave some rows unused, so a quarter is kept free.
     fn most_entities(&self) -> usize {
-        let rows = if matches!(self.role, Role::Host(_)) { limits::ROWS } else { crate::admission::GUEST_ROWS };
+        let rows = if matches!(self.role, Role::Host(_)) { limits::ROWS } else { limits::GUEST_ROWS };
         rows / 4 * 3
     }
 

@@ -47,6 +47,8 @@ struct Decoded {
 
 pub(crate) struct Incoming {
     pub(crate) mirror: History,
+    /// A packet has arrived, so there is a send tick to widen others against.
+    started: bool,
     /// By row: bit c: a value of component c has arrived under the row's binding.
     have: Vec<u64>,
     /// By row: bit c: arrived since the last look.
@@ -70,11 +72,12 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// `first`: the number of the first packet and of the first send tick; `tick`: the session's now; `rows`: how many the
+    /// `first`: the number of the first packet; `tick`: the session's now; `rows`: how many the
     /// publisher may have.
     pub(crate) fn new(schema: &Inner, first: u64, tick: Tick, rows: usize) -> Self {
         Self {
-            mirror: History::new(schema.strides(), Tick(first)),
+            mirror: History::new(schema.strides(), Tick::ZERO),
+            started: false,
             have: Vec::new(),
             touched: Vec::new(),
             touched_rows: Vec::new(),
@@ -122,7 +125,9 @@ impl Incoming {
         sent: u64,
         now: Tick,
     ) -> Result<Reception, PeerError> {
-        let near = References { number: self.received.reference(), send_tick: self.mirror.now(), tick: now, sent };
+        // send ticks only matter relative to each other: before the first, any reference does that leaves room below it
+        let send_tick = if self.started { self.mirror.now() } else { Tick(1 << 17) };
+        let near = References { number: self.received.reference(), send_tick, tick: now, sent };
         let header = Header::read(r, near).map_err(malformed("packet header"))?;
         if !self.received.is_new(header.number) || !self.in_time(&header) {
             return Ok(Reception::Useless);
@@ -193,6 +198,7 @@ impl Incoming {
 
     /// Takes a valid packet over.
     fn publish(&mut self, header: &Header, decoded: &Decoded) {
+        self.started = true;
         self.received.insert(header.number);
         self.received.forget_below(header.floor.min(header.number));
         if header.send_tick > self.mirror.now() {
