@@ -288,9 +288,24 @@ impl Incoming {
     pub(crate) fn note_epochs(&mut self, row: usize) {
         let epochs = self.presence(row).owners.map(|o| o.epoch);
         if self.epochs[row].0 != epochs || self.epochs[row].1 == Tick::ZERO {
-            let since = self.mirror.newest_change(0, row).unwrap_or_else(|| self.mirror.now());
-            self.epochs[row] = (epochs, since);
+            self.epochs[row] = (epochs, self.since_when(row, &epochs));
         }
+    }
+
+    /// The oldest send tick that is known to have named these epochs without a break since. Presence travels along while it is not
+    /// acknowledged, so that its newest copy may be younger than a value that came under it.
+    fn since_when(&self, row: usize, epochs: &[u16; crate::policy::OWNER_SLOTS]) -> Tick {
+        let newest = self.mirror.newest_change(0, row);
+        let mut since = newest.unwrap_or_else(|| self.mirror.now());
+        let oldest = self.mirror.now().0.saturating_sub(limits::RING as u64 - 1).max(self.ended[row].0 + 1);
+        for tick in (oldest..since.0).rev().map(Tick).filter(|t| self.mirror.has(0, row, *t)) {
+            let presence = Presence::read(self.mirror.value_at(0, row, tick), self.components, self.slots);
+            if presence.life != Life::Alive || presence.owners.map(|o| o.epoch) != *epochs {
+                break;
+            }
+            since = tick;
+        }
+        since
     }
 
     /// Was the newest value of a component sent under the row's present epochs?
