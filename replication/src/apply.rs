@@ -22,7 +22,7 @@ pub(crate) struct Buffers {
     /// Components that name an entity that is not here: (whose, which), each with its words.
     withheld: FxHashMap<(NetId, usize), Vec<u32>>,
     /// Who names an entity: (whose component, which).
-    named_by: FxHashMap<NetId, Vec<(NetId, usize)>>,
+    named_by: FxHashMap<NetId, FxHashSet<(NetId, usize)>>,
     /// Entities that the game despawned though they live on elsewhere.
     forsaken: FxHashSet<NetId>,
     /// An entity came, so something may be resolved.
@@ -46,9 +46,16 @@ impl Buffers {
         self.withheld.remove(&(net, c));
     }
 
-    /// How many rows and components wait for something.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting_rows.len() + self.withheld.len()
+    /// Component `who` names `named`. Now and then, those that are gone are struck off the list.
+    fn note_naming(&mut self, named: NetId, who: (NetId, usize), lives: impl Fn(NetId) -> bool) {
+        let list = self.named_by.entry(named).or_default();
+        if list.insert(who) && list.len() >= 64 && list.len().is_power_of_two() {
+            list.retain(|w| lives(w.0));
+        }
+    }
+
+    pub(crate) fn is_waiting(&self, net: NetId, c: usize) -> bool {
+        self.withheld.contains_key(&(net, c))
     }
 }
 
@@ -108,9 +115,8 @@ impl Peer {
         }
         incoming.unbind(touched.row);
         self.apply.waiting_rows.remove(&(touched.row as u32));
-        self.apply.forget(presence.net);
-        self.mailbox.note_dead(presence.net);
         let Some(slot) = self.entities.slot_of(presence.net) else {
+            self.apply.forget(presence.net);
             self.links[0].counters.unknown_despawns += 1;
             return;
         };
@@ -121,12 +127,19 @@ impl Peer {
         }
         // the game may have despawned it itself
         let _ = world.despawn(record.entity);
-        self.withhold_all(world, presence.net);
+        self.let_go(world, presence.net);
         self.news.push(News::Despawned { entity: record.entity, net: presence.net });
     }
 
+    /// An entity is gone from register and world: nothing waits for it or names it any more.
+    pub(crate) fn let_go(&mut self, world: &mut World, net: NetId) {
+        self.apply.forget(net);
+        self.mailbox.note_dead(net);
+        self.withhold_all(world, net);
+    }
+
     /// The components that name an entity that is gone are withheld until their owner names another.
-    pub(crate) fn withhold_all(&mut self, world: &mut World, gone: NetId) {
+    fn withhold_all(&mut self, world: &mut World, gone: NetId) {
         for (net, c) in self.apply.named_by.remove(&gone).unwrap_or_default() {
             let Some(slot) = self.entities.slot_of(net) else { continue };
             let Some(words) = self.words_of(slot, c) else { continue };
@@ -176,7 +189,7 @@ impl Peer {
             }
             return;
         }
-        if self.apply.forsaken.contains(&presence.net) {
+        if presence.net == NetId(0) || presence.kind >= self.schema.kinds.len() || self.apply.forsaken.contains(&presence.net) {
             return;
         }
         let all_here = presence.components & !(incoming.have(row) >> 1) == 0;
@@ -239,11 +252,12 @@ impl Peer {
     }
 
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
-        let Touched { row, components } = touched;
+        let Touched { row, mut components } = touched;
         let Some(slot) = self.slot_in(row) else { return };
         if components & 1 != 0 {
             let presence = self.links[0].incoming.presence(row);
             self.apply_presence(world, slot, row, &presence);
+            components |= self.put_back(world, slot, row, &presence);
         }
         let Some(record) = self.entities.get(slot) else { return };
         let mine = record.mine;
@@ -292,6 +306,14 @@ impl Peer {
         }
     }
 
+    /// The components that are there again with a value that is known already.
+    fn put_back(&self, world: &World, slot: u32, row: usize, presence: &Presence) -> u64 {
+        let Some(record) = self.entities.get(slot) else { return 0 };
+        let here = presence.components << 1 & self.links[0].incoming.have(row) & !record.mine;
+        let lacks = |c: &u32| !self.schema.component(*c as usize).column.has(world, record.entity);
+        bits(here).filter(lacks).fold(0, |m, c| m | 1 << c)
+    }
+
     /// A guest that has no authority over an entity any more stops publishing it.
     fn release_if_powerless(&mut self, slot: u32) {
         let Some(record) = self.entities.get_mut(slot) else { return };
@@ -316,7 +338,7 @@ impl Peer {
                 }
                 if entry.column.layout().has_entities() {
                     for named in entry.column.layout().entities(words) {
-                        self.apply.named_by.entry(named).or_default().push((net, c));
+                        self.apply.note_naming(named, (net, c), |n| self.entities.entity_of(n).is_some());
                     }
                 }
                 let component = || entry.name.clone();

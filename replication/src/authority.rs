@@ -161,7 +161,16 @@ impl Peer {
         if !policy.lifetime(self.facts(self.local), self.local) {
             return Err(UsageError::NotAllowed("spawn it"));
         }
+        if self.entities.len() >= self.most_entities() {
+            return Err(UsageError::TooManyEntities);
+        }
         Ok(())
+    }
+
+    /// Blocks that are not full leave some rows unused, so a quarter is kept free.
+    fn most_entities(&self) -> usize {
+        let rows = if matches!(self.role, Role::Host(_)) { limits::ROWS } else { crate::admission::GUEST_ROWS };
+        rows / 4 * 3
     }
 
     /// Registers an entity that this peer has spawned, and owns.
@@ -180,7 +189,7 @@ impl Peer {
     pub(crate) fn refresh_authority(&mut self, world: &mut World, slot: u32) {
         let Some(record) = self.entities.get_mut(slot) else { return };
         record.mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
-        self.capture.refresh(slot);
+        self.capture.renew(slot);
         self.dirty = true;
         self.mark_simulated(world, slot);
         let Some(record) = self.entities.get(slot) else { return };
@@ -207,8 +216,11 @@ impl Peer {
 
     /// Puts the [`Simulated`] mark on or takes it off.
     pub(crate) fn mark_simulated(&mut self, world: &mut World, slot: u32) {
+        let local = self.local;
         let Some(record) = self.entities.get_mut(slot) else { return };
-        let simulated = record.mine != 0 && self.running[record.kind];
+        let policy = &self.schema.kinds[record.kind].policy;
+        let facts = Facts { local, owner: record.owners[policy.slot()].peer, host: PeerId::HOST };
+        let simulated = self.running[record.kind] && policy.share(facts) == Share::State;
         if simulated == record.simulated {
             return;
         }
@@ -306,6 +318,7 @@ impl Peer {
                 self.end_entity(slot);
                 // the game may have despawned it itself
                 let _ = world.despawn(entity);
+                self.let_go(world, net);
                 self.news.push(News::Despawned { entity, net });
                 continue;
             }

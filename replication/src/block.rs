@@ -255,8 +255,14 @@ mod tests {
     const TICK: Tick = Tick(1000);
 
     fn mask() -> impl Strategy<Value = u64> {
-        prop_oneof![Just(u64::MAX), any::<u64>(), (0u32..64).prop_map(|b| 1 << b), any::<u64>().prop_map(|x| x & x >> 1 & x >> 2), any::<u64>().prop_map(|x| x | x >> 1 | x << 2)]
-            .prop_map(|m| if m == 0 { 1 } else { m })
+        prop_oneof![
+            Just(u64::MAX),
+            any::<u64>(),
+            (0u32..64).prop_map(|b| 1 << b),
+            any::<u64>().prop_map(|x| x & x >> 1 & x >> 2),
+            any::<u64>().prop_map(|x| x | x >> 1 | x << 2)
+        ]
+        .prop_map(|m| if m == 0 { 1 } else { m })
     }
 
     prop_compose! {
@@ -280,7 +286,7 @@ mod tests {
             let bytes = w.to_bytes();
             let mut r = BitReader::new(&bytes);
             let mut context = Context::default();
-            for e in &entries { prop_assert_eq!(Entry::read(&mut context, COLUMNS, TICK, &mut r).unwrap().as_ref(), Some(e)); }
+            for e in &entries { prop_assert_eq!(Entry::read(&mut context, COLUMNS, TICK, &mut r).unwrap(), Some(e.clone())); }
             prop_assert_eq!(Entry::read(&mut context, COLUMNS, TICK, &mut r), Ok(None));
             prop_assert!(r.finish().is_ok());
         }

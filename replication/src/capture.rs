@@ -47,8 +47,10 @@ struct Watched {
 pub(crate) struct Capture {
     /// By archetype; `None` for those without networked entities.
     archetypes: Vec<Option<Watched>>,
-    /// Slots whose first values must be taken one by one.
+    /// Slots whose values must be taken one by one.
     fresh: Vec<u32>,
+    /// Those among them whose values are published anew even if they are the same: they stand under another ownership.
+    renewed: FxHashSet<u32>,
     /// By slot: the components that it had at the last capture, and a mark of the round in which it was last seen.
     shapes: Vec<(u64, u32)>,
     round: u32,
@@ -70,7 +72,13 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Capture {
-    /// This entity's published values must be taken anew: it is new, or this peer's authority over it has changed.
+    /// This peer's authority over an entity has changed, or it is new: all that it publishes of it is published anew.
+    pub(crate) fn renew(&mut self, slot: u32) {
+        self.fresh.push(slot);
+        self.renewed.insert(slot);
+    }
+
+    /// Something of an entity has changed that its values do not show.
     pub(crate) fn refresh(&mut self, slot: u32) {
         self.fresh.push(slot);
     }
@@ -155,6 +163,7 @@ impl Capture {
             self.take_entity(scene, slot, components, findings);
         }
         self.fresh = fresh;
+        self.renewed.clear();
     }
 
     fn take_entity(&mut self, scene: &mut Scene<'_>, slot: u32, components: u64, findings: &mut Findings) {
@@ -173,6 +182,9 @@ impl Capture {
             self.words.clear();
             self.words.resize(column.layout().words(), 0);
             match column.quantise_one(scene.world, entity, &names, &mut self.words) {
+                Some(Ok(())) if !scene.everything && self.renewed.contains(&slot) => {
+                    scene.publisher.renew(c, row, &self.words, scene.tick);
+                }
                 Some(Ok(())) => {
                     scene.publisher.set(c, row, &self.words, scene.tick, false);
                 }

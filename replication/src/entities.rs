@@ -25,8 +25,8 @@ impl Networked {
     }
 }
 
-/// Marks the entities that this peer simulates now: it has authority over one of their components, and their kind's time runs.
-/// Put on and taken off by the framework alone.
+/// Marks the entities that this peer simulates now: by their kind's policy it has authority over them, and their kind's time
+/// runs. Put on and taken off by the framework alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simulated;
 

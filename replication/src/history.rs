@@ -324,7 +324,7 @@ fn relaid<T: Copy + Default>(old: &[T], from: usize, to: usize, rows: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_pcg::rand_core::{RngCore, SeedableRng};
+    use rand_pcg::rand_core::{Rng as _, SeedableRng};
 
     /// Against a plain model: every row's full list of (tick, value), late insertions included.
     #[test]

@@ -14,6 +14,7 @@ use tidelock_netcore::packet::{Header, References, Stamp};
 use tidelock_netcore::tick::Tick;
 
 /// What became of a packet.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack, and boxing it would allocate for every packet")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reception {
     /// It is in the mirror, and will be acknowledged.
@@ -65,6 +66,8 @@ pub(crate) struct Incoming {
     rows: usize,
     /// By row: the owners' epochs of its binding, and the send tick since when.
     epochs: Vec<([u16; crate::policy::OWNER_SLOTS], Tick)>,
+    /// By row: the send tick of the last binding's end. What was sent up to then counts for nothing.
+    ended: Vec<Tick>,
 }
 
 impl Incoming {
@@ -87,6 +90,7 @@ impl Incoming {
             slots: schema.slots,
             rows,
             epochs: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -112,7 +116,13 @@ impl Incoming {
 
     /// Reads the rest of a state packet, after its kind. `sent`: the newest packet number of the other direction; `now`: the
     /// session's tick.
-    pub(crate) fn receive(&mut self, schema: &Inner, r: &mut BitReader<'_>, sent: u64, now: Tick) -> Result<Reception, PeerError> {
+    pub(crate) fn receive(
+        &mut self,
+        schema: &Inner,
+        r: &mut BitReader<'_>,
+        sent: u64,
+        now: Tick,
+    ) -> Result<Reception, PeerError> {
         let near = References { number: self.received.reference(), send_tick: self.mirror.now(), tick: now, sent };
         let header = Header::read(r, near).map_err(malformed("packet header"))?;
         if !self.received.is_new(header.number) || !self.in_time(&header) {
@@ -142,9 +152,7 @@ impl Incoming {
         into.entries.clear();
         into.words.clear();
         let mut context = Context::default();
-        while let Some(entry) =
-            Entry::read(&mut context, self.columns, header.send_tick, r).map_err(malformed("entry"))?
-        {
+        while let Some(entry) = Entry::read(&mut context, self.columns, header.send_tick, r).map_err(malformed("entry"))? {
             let base = match entry.base {
                 EntryBase::Packet => header.base,
                 EntryBase::Own(base) => base,
@@ -222,6 +230,7 @@ impl Incoming {
             self.mirror.grow(blocks);
             self.have.resize(blocks * BLOCK, 0);
             self.touched.resize(blocks * BLOCK, 0);
+            self.ended.resize(blocks * BLOCK, Tick::ZERO);
             self.epochs.resize(blocks * BLOCK, ([0; crate::policy::OWNER_SLOTS], Tick::ZERO));
         }
     }
@@ -229,6 +238,9 @@ impl Incoming {
     fn put(&mut self, c: usize, row: usize, words: &[u32], send_tick: Tick, sample: Tick, rested: bool) {
         let first = self.have[row] >> c & 1 == 0;
         let newest = self.mirror.insert(c, row, words, send_tick, Mark { sample, first, rested });
+        if send_tick <= self.ended[row] {
+            return; // of the binding before: good for a baseline, and for nothing else
+        }
         self.have[row] |= 1 << c;
         if newest {
             if self.touched[row] == 0 {
@@ -245,14 +257,6 @@ impl Incoming {
             let components = std::mem::take(&mut self.touched[row as usize]);
             into.push(Touched { row: row as usize, components });
         }
-    }
-
-    /// Looks at a row again the next time.
-    pub(crate) fn touch(&mut self, row: usize, components: u64) {
-        if self.touched[row] == 0 {
-            self.touched_rows.push(row as u32);
-        }
-        self.touched[row] |= components;
     }
 
     /// The newest presence of a row.
@@ -296,7 +300,9 @@ impl Incoming {
 
     /// Was the newest value of a component sent under the row's present epochs?
     pub(crate) fn is_of_epoch(&self, c: usize, row: usize) -> bool {
-        self.mirror.newest_change(c, row).is_some_and(|t| t >= self.epochs[row].1)
+        let since = self.epochs[row].1;
+        // what the ring has forgotten is as old as the ring at the least
+        self.mirror.newest_change(c, row).map_or(!self.mirror.remembers(since), |t| t >= since)
     }
 
     /// When the newest value of a component was sampled.
@@ -315,6 +321,7 @@ impl Incoming {
     pub(crate) fn unbind(&mut self, row: usize) {
         self.have[row] = 0;
         self.epochs[row].1 = Tick::ZERO;
+        self.ended[row] = self.mirror.newest_change(0, row).unwrap_or(self.mirror.now());
     }
 }
 

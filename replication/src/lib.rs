@@ -38,15 +38,16 @@ mod schema;
 mod settle;
 mod step;
 mod subscriber;
+pub mod testing;
 mod tick;
 mod why;
 
 pub use checkpoint::Checkpoint;
-pub use interpolate::Interpolate;
 pub use column::Write;
 pub use config::{Config, Interpolation};
 pub use entities::{Networked, Simulated};
 pub use error::UsageError;
+pub use interpolate::Interpolate;
 pub use link::LinkCounters;
 pub use messages::To;
 pub use netid::NetId;
@@ -57,6 +58,9 @@ pub use replicate::Replicate;
 pub use schema::{ComponentOptions, KindOptions, Schema, SchemaBuilder, SchemaError, SchemaMistake};
 pub use step::Step;
 pub use subscriber::StreamStats;
+pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};
 pub use tidelock_netcore as netcore;
 pub use why::Why;
-pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};
+
+#[cfg(test)]
+mod wire_tests;

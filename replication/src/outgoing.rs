@@ -221,10 +221,7 @@ impl Assembler<'_> {
     /// Splits what is pending in a block into groups of one baseline and one sample age each.
     fn group(&mut self, subscriber: &Subscriber, block: usize) {
         let columns = self.schema.columns();
-        let mut pending: Masks = (0..columns)
-            .map(|c| (c as u8, subscriber.pending(c, block)))
-            .filter(|m| m.1 != 0)
-            .collect();
+        let mut pending: Masks = (0..columns).map(|c| (c as u8, subscriber.pending(c, block))).filter(|m| m.1 != 0).collect();
         let rows = pending.iter().fold(0, |rows, m| rows | m.1);
         let introduced = subscriber.unconfirmed_presence(block, self.publisher) & rows;
         match pending.first_mut() {

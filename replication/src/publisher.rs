@@ -177,6 +177,13 @@ impl Publisher {
         true
     }
 
+    /// Sets a value in the open tick and counts it as changed even if it is the same.
+    pub(crate) fn renew(&mut self, c: usize, row: usize, words: &[u32], sample: Tick) {
+        if !self.set(c, row, words, sample, false) {
+            self.history.record(c, row, words, Mark::at(sample));
+        }
+    }
+
     /// When the present value was sampled, if another peer did it.
     pub(crate) fn sample(&self, c: usize, row: usize) -> Option<Tick> {
         (self.rows[row].remote >> c & 1 != 0).then(|| self.samples[c][row])

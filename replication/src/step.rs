@@ -30,14 +30,10 @@ impl Peer {
 
     /// Asks each kind's policy whether its entities run this tick.
     fn ask_gates(&mut self, world: &mut World) {
-        let heard = if self.is_host() { self.time.tick } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
-        let facts = GateFacts {
-            tick: self.time.tick,
-            local: self.local,
-            host: PeerId::HOST,
-            peers: self.roster.len() as u32,
-            heard,
-        };
+        let heard =
+            if self.is_host() { self.time.tick } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
+        let facts =
+            GateFacts { tick: self.time.tick, local: self.local, host: PeerId::HOST, peers: self.roster.len() as u32, heard };
         for kind in 0..self.schema.kinds.len() {
             let runs = self.schema.kinds[kind].policy.gate(facts) == Gate::Run;
             if runs == self.running[kind] {
@@ -78,10 +74,20 @@ impl Step<'_> {
         self.peer.local
     }
 
-    /// The entities that this peer simulates in this step: those that it has authority over in part, of kinds whose time runs.
-    /// Others are to be read with plain queries, and not written.
+    /// The entities that this peer simulates in this step: those that their kind's policy gives it authority over, of kinds whose
+    /// time runs. Others are to be read with plain queries, and not written; components with an authority of their own are
+    /// reached through [`with_authority`](Self::with_authority).
     pub fn query<'w, Q: Query>(&self, world: &'w World) -> QueryBorrow<'w, With<Q, &'static Simulated>> {
         world.query::<With<Q, &'static Simulated>>()
+    }
+
+    /// The entities in which this peer has authority over component `C`, whoever simulates the rest of them, of kinds whose time
+    /// runs.
+    pub fn with_authority<C: Component>(&self) -> impl Iterator<Item = Entity> + '_ {
+        let c = self.peer.schema.component_of::<C>();
+        let running = &self.peer.running;
+        let records = self.peer.entities.iter().map(|(_, record)| record);
+        records.filter(move |r| running[r.kind] && c.is_some_and(|c| r.mine >> c & 1 != 0)).map(|r| r.entity)
     }
 
     /// Does the time of kind `K` run in this step?

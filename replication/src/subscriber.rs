@@ -49,8 +49,6 @@ pub struct StreamStats {
     pub lost: u64,
     /// Rows sent, counted per component.
     pub rows: u64,
-    /// Tombstones sent.
-    pub tombstones: u64,
     /// Bytes of packets with entries: without acknowledgements and marks of freshness that went alone.
     pub state_bytes: u64,
 }
@@ -228,6 +226,7 @@ impl Subscriber {
             let at = self.at(c, block);
             self.pending[at] &= !bit;
             self.wants[at] &= !bit;
+            self.stale[at] &= !bit;
         }
         self.settle_since(block);
     }
@@ -239,7 +238,7 @@ impl Subscriber {
         if self.known[block] & bit == 0 {
             return self.pending[at] & bit == 0;
         }
-        self.pending[at] & bit == 0 && self.stale[at] & bit == 0 && self.base >= send_tick && !self.in_flight(0, row)
+        self.pending[at] & bit == 0 && self.stale[at] & bit == 0 && self.base >= send_tick
     }
 
     /// Forgets a row that is given back.
@@ -289,11 +288,6 @@ impl Subscriber {
     /// Gives up what was sent before `before` and is still open.
     pub(crate) fn time_out(&mut self, before: Duration) {
         self.give_up(|_, sent_at| sent_at < before);
-    }
-
-    /// When the oldest open packet was sent.
-    pub(crate) fn oldest_open(&self) -> Option<Duration> {
-        self.flights.iter().find(|f| !f.acked && !f.lost).map(|f| f.sent_at)
     }
 
     /// Moves the base up to `to`, tick by tick. A tick's changes make rows stale, but for those that an acknowledged packet of
@@ -349,7 +343,8 @@ impl Subscriber {
         for x in &self.flights[flight].carried {
             let (c, block) = (usize::from(x.component), x.block as usize);
             let at = c * self.blocks + block;
-            let later = (sent.0 + 1..=self.base.0).fold(0, |m, t| m | history.changed(c, Tick(t)).get(block).copied().unwrap_or(0));
+            let later =
+                (sent.0 + 1..=self.base.0).fold(0, |m, t| m | history.changed(c, Tick(t)).get(block).copied().unwrap_or(0));
             self.stale[at] &= !(x.mask & !later);
         }
     }
@@ -365,7 +360,8 @@ impl Subscriber {
                 let flight = &mut self.flights[i];
                 let losing = !flight.acked && !flight.lost && lost(i, flight.sent_at);
                 flight.lost |= losing;
-                self.stats.lost += u64::from(losing);
+                // marks want no acknowledgement, and take nothing with them
+                self.stats.lost += u64::from(losing && !flight.carried.is_empty());
                 for x in &self.flights[i].carried {
                     let (c, block) = (usize::from(x.component), x.block as usize);
                     let at = c * self.blocks + block;
@@ -398,6 +394,7 @@ impl Subscriber {
     /// Notes that a packet went out with `carried` in it.
     pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>) {
         for x in &carried {
+            self.stats.rows += u64::from(x.mask.count_ones());
             if x.component == 0 {
                 self.known[x.block as usize] |= x.mask;
             }

@@ -73,7 +73,9 @@ fn a_host_and_two_guests_hold_one_world() {
         frame(&mut nodes, ms * n, |i, world, step| {
             for p in step.query::<&mut Position>(world).iter() {
                 p.y += 0.05 + i as f32;
-                if p.y > 400.0 { p.y = 0.0; }
+                if p.y > 400.0 {
+                    p.y = 0.0;
+                }
             }
             if n == 60 && i > 0 {
                 step.spawn(world, Player, (Position { x: i as f32, y: 1.0 },)).unwrap();
