@@ -3,7 +3,8 @@
 
 use crate::block::{Context, Entry, EntryBase, bits};
 use crate::history::{BLOCK, History, Mark};
-use crate::presence::{Life, Presence};
+use crate::netid::NetId;
+use crate::presence::{self, Life, Presence};
 use crate::schema::Inner;
 use tidelock_netcore::ack::{AckRanges, Received};
 use tidelock_netcore::bits::BitReader;
@@ -269,7 +270,7 @@ impl Incoming {
         if self.have[row] & 1 == 0 {
             return Presence {
                 life: Life::Free,
-                net: crate::netid::NetId(0),
+                net: NetId(0),
                 kind: 0,
                 cut: 0,
                 components: 0,
@@ -277,6 +278,16 @@ impl Incoming {
             };
         }
         Presence::read(self.mirror.value(0, row), self.components, self.slots)
+    }
+
+    /// The name in the row's newest presence, once one has arrived.
+    pub(crate) fn net(&self, row: usize) -> Option<NetId> {
+        (self.have[row] & 1 != 0).then(|| presence::net_in(self.mirror.value(0, row)))
+    }
+
+    /// The components in the row's newest presence, as [`Presence::components`].
+    pub(crate) fn components(&self, row: usize) -> u64 {
+        if self.have[row] & 1 == 0 { 0 } else { presence::components_in(self.mirror.value(0, row), self.components) }
     }
 
     /// Bit c: component c of the row has arrived under its binding.
