@@ -15,6 +15,7 @@ use crate::presence::{Life, Ownership, Presence};
 use hecs::World;
 use std::time::Duration;
 use tidelock_netcore::error::DisconnectReason;
+use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
 /// Refusals of one guest that are told one by one in one frame; the rest is counted.
@@ -112,8 +113,7 @@ impl Peer {
         self.end_entity(slot);
         // the game may have despawned it itself
         let _ = world.despawn(entity);
-        self.apply.forget(presence.net);
-        self.mailbox.note_dead(presence.net);
+        self.let_go(world, presence.net);
         self.news.push(News::Despawned { entity, net: presence.net });
     }
 
@@ -126,7 +126,8 @@ impl Peer {
         if self.names.was_claimed(peer, net) {
             return; // gone already, or refused: the guest is being told
         }
-        let policy = &self.schema.kinds[presence.kind].policy;
+        let Some(kind) = self.schema.kinds.get(presence.kind) else { return };
+        let policy = &kind.policy;
         let owner_says_so = presence.owners[policy.slot()] == Ownership { peer, epoch: 0 };
         let refusal = if !self.names.claim(peer, net) {
             Some(Refusal::NotLeased)
@@ -279,7 +280,7 @@ impl Peer {
                 continue;
             }
             let sample = incoming.sample(c, row).min(self.time.tick);
-            let old = self.publisher.sample(c, out_row).map(|t| (self.publisher.history.value(c, out_row), t));
+            let old = self.last_held(c, out_row);
             let checked = self.check_value(c, old, words, peer, Some(entity), sample);
             if let Err(reason) = checked {
                 self.refuse_value(index, slot, out_row, c, Refusal::Invalid(reason), told);
@@ -291,6 +292,15 @@ impl Peer {
             self.dirty = true;
             self.write_component(world, slot, c, &words);
         }
+    }
+
+    /// The value that holds now, and when it was sampled, or the oldest tick that is remembered.
+    fn last_held(&self, c: usize, out_row: usize) -> Option<(&[u32], Tick)> {
+        if self.publisher.ever(out_row) >> c & 1 == 0 {
+            return None;
+        }
+        let (held, _) = self.publisher.history.bracket(c, out_row, Tick(u64::MAX));
+        held.map(|s| (s.words, s.tick.unwrap_or(self.time.tick.minus(limits::RING as u64))))
     }
 
     /// May `peer` write component `c` of the entity, under the ownership that its binding names?

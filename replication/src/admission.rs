@@ -15,7 +15,7 @@ use tidelock_netcore::session::{Admitted, GuestState, HostAdmitted, HostGreeting
 use tidelock_netcore::transport::{Lane, LinkId};
 
 /// Rows that a guest may publish at a time: bounds what it can make the host remember.
-const GUEST_ROWS: usize = 1 << 14;
+pub(crate) const GUEST_ROWS: usize = 1 << 14;
 /// Refused greetings that are told one by one in one frame: who knocks in a flood shall not wash away other news.
 const REJECTIONS_TOLD: usize = 16;
 

@@ -22,7 +22,7 @@ pub(crate) struct Buffers {
     /// Components that name an entity that is not here: (whose, which), each with its words.
     withheld: FxHashMap<(NetId, usize), Vec<u32>>,
     /// Who names an entity: (whose component, which).
-    named_by: FxHashMap<NetId, Vec<(NetId, usize)>>,
+    named_by: FxHashMap<NetId, FxHashSet<(NetId, usize)>>,
     /// Entities that the game despawned though they live on elsewhere.
     forsaken: FxHashSet<NetId>,
     /// An entity came, so something may be resolved.
@@ -42,6 +42,14 @@ impl Buffers {
 
     pub(crate) fn stop_waiting(&mut self, net: NetId, c: usize) {
         self.withheld.remove(&(net, c));
+    }
+
+    /// Component `who` names `named`. Now and then, those that are gone are struck off the list.
+    fn note_naming(&mut self, named: NetId, who: (NetId, usize), lives: impl Fn(NetId) -> bool) {
+        let list = self.named_by.entry(named).or_default();
+        if list.insert(who) && list.len() >= 64 && list.len().is_power_of_two() {
+            list.retain(|w| lives(w.0));
+        }
     }
 
     pub(crate) fn is_waiting(&self, net: NetId, c: usize) -> bool {
@@ -83,9 +91,8 @@ impl Peer {
         }
         incoming.unbind(touched.row);
         self.apply.waiting_rows.remove(&(touched.row as u32));
-        self.apply.forget(presence.net);
-        self.mailbox.note_dead(presence.net);
         let Some(slot) = self.entities.slot_of(presence.net) else {
+            self.apply.forget(presence.net);
             self.links[0].counters.unknown_despawns += 1;
             return;
         };
@@ -96,12 +103,19 @@ impl Peer {
         }
         // the game may have despawned it itself
         let _ = world.despawn(record.entity);
-        self.withhold_all(world, presence.net);
+        self.let_go(world, presence.net);
         self.news.push(News::Despawned { entity: record.entity, net: presence.net });
     }
 
+    /// An entity is gone from register and world: nothing waits for it or names it any more.
+    pub(crate) fn let_go(&mut self, world: &mut World, net: NetId) {
+        self.apply.forget(net);
+        self.mailbox.note_dead(net);
+        self.withhold_all(world, net);
+    }
+
     /// The components that name an entity that is gone are withheld until their owner names another.
-    pub(crate) fn withhold_all(&mut self, world: &mut World, gone: NetId) {
+    fn withhold_all(&mut self, world: &mut World, gone: NetId) {
         for (net, c) in self.apply.named_by.remove(&gone).unwrap_or_default() {
             let Some(slot) = self.entities.slot_of(net) else { continue };
             let Some(words) = self.words_of(slot, c) else { continue };
@@ -151,7 +165,7 @@ impl Peer {
             }
             return;
         }
-        if self.apply.forsaken.contains(&presence.net) {
+        if presence.net == NetId(0) || presence.kind >= self.schema.kinds.len() || self.apply.forsaken.contains(&presence.net) {
             return;
         }
         let all_here = presence.components & !(incoming.have(row) >> 1) == 0;
@@ -302,7 +316,7 @@ impl Peer {
                 self.apply.withheld.remove(&(net, c));
                 if entry.column.layout().has_entities() {
                     for named in entry.column.layout().entities(words) {
-                        self.apply.named_by.entry(named).or_default().push((net, c));
+                        self.apply.note_naming(named, (net, c), |n| self.entities.entity_of(n).is_some());
                     }
                 }
                 let component = || entry.name.clone();

@@ -161,7 +161,16 @@ impl Peer {
         if !policy.lifetime(self.facts(self.local), self.local) {
             return Err(UsageError::NotAllowed("spawn it"));
         }
+        if self.entities.len() >= self.most_entities() {
+            return Err(UsageError::TooManyEntities);
+        }
         Ok(())
+    }
+
+    /// Blocks that are not full leave some rows unused, so a quarter is kept free.
+    fn most_entities(&self) -> usize {
+        let rows = if matches!(self.role, Role::Host(_)) { limits::ROWS } else { crate::admission::GUEST_ROWS };
+        rows / 4 * 3
     }
 
     /// Registers an entity that this peer has spawned, and owns.
@@ -309,6 +318,7 @@ impl Peer {
                 self.end_entity(slot);
                 // the game may have despawned it itself
                 let _ = world.despawn(entity);
+                self.let_go(world, net);
                 self.news.push(News::Despawned { entity, net });
                 continue;
             }

@@ -29,6 +29,8 @@ pub struct Write {
 
 /// A check of what a peer wrote: the value before, the new one. `Err` refuses it.
 pub(crate) type Validator<C> = Box<dyn Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync>;
+/// Takes quantised values, each with its index.
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(u32, Result<&[u32], FieldError>);
 /// Blends two samples.
 pub(crate) type Blend<C> = fn(&C, &C, f32) -> C;
 
@@ -111,13 +113,7 @@ pub(crate) trait Column: Send + Sync {
     /// A copy of an archetype's raw values, to compare with later.
     fn shadow(&self) -> Box<dyn Shadow>;
     /// Quantises the values at `indices`, in order.
-    fn quantise(
-        &self,
-        archetype: &Archetype,
-        indices: &[u32],
-        names: NameOf<'_>,
-        sink: &mut dyn FnMut(u32, Result<&[u32], FieldError>),
-    );
+    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, sink: Sink<'_>);
     /// Quantises one entity's value; `None` if it has none.
     fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>>;
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError>;
@@ -182,13 +178,7 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
         Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), of: std::marker::PhantomData })
     }
 
-    fn quantise(
-        &self,
-        archetype: &Archetype,
-        indices: &[u32],
-        names: NameOf<'_>,
-        sink: &mut dyn FnMut(u32, Result<&[u32], FieldError>),
-    ) {
+    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, sink: Sink<'_>) {
         let Some(column) = archetype.get::<&C>() else { return };
         let mut words: Words = smallvec::smallvec![0; self.layout.words()];
         for &i in indices {

@@ -32,6 +32,9 @@ pub enum UsageError {
     /// The host has not granted enough names yet; try again in a moment.
     #[error("no name is free yet: a new lease is on its way")]
     NoNames,
+    /// This peer publishes as many entities as one peer can.
+    #[error("too many networked entities: at most {max} at a time", max = tidelock_netcore::limits::ROWS)]
+    TooManyEntities,
     /// Such a peer is not in the session.
     #[error("no such peer")]
     NoSuchPeer,

@@ -13,6 +13,7 @@ use tidelock_netcore::packet::{Header, References, Stamp};
 use tidelock_netcore::tick::Tick;
 
 /// What became of a packet.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack, and boxing it would allocate for every packet")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reception {
     /// It is in the mirror, and will be acknowledged.
@@ -255,14 +256,6 @@ impl Incoming {
             let components = std::mem::take(&mut self.touched[row as usize]);
             into.push(Touched { row: row as usize, components });
         }
-    }
-
-    /// Looks at a row again the next time.
-    pub(crate) fn touch(&mut self, row: usize, components: u64) {
-        if self.touched[row] == 0 {
-            self.touched_rows.push(row as u32);
-        }
-        self.touched[row] |= components;
     }
 
     /// The newest presence of a row.

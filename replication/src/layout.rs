@@ -271,7 +271,7 @@ impl Layout {
     /// The names of entities in a value's words, without "none".
     pub(crate) fn entities(&self, words: &[u32]) -> impl Iterator<Item = NetId> {
         let mut at = 0;
-        let named = self.codes.iter().filter_map(move |code| {
+        self.codes.iter().filter_map(move |code| {
             let here = at;
             at += code.words();
             let name = match code {
@@ -279,8 +279,7 @@ impl Layout {
                 _ => 0,
             };
             (name != 0).then_some(NetId(name))
-        });
-        named
+        })
     }
 
     /// Hashes names, codes and meanings: equal hashes mean that two builds understand each other's values.

@@ -61,3 +61,6 @@ pub use subscriber::StreamStats;
 pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};
 pub use tidelock_netcore as netcore;
 pub use why::Why;
+
+#[cfg(test)]
+mod wire_tests;

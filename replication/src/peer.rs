@@ -58,6 +58,7 @@ pub struct Peer {
 }
 
 /// What a peer is in its session.
+#[expect(clippy::large_enum_variant, reason = "there is one per peer")]
 pub(crate) enum Role {
     /// The host; alone, it has no transport.
     Host(HostSide),
@@ -385,8 +386,11 @@ impl Peer {
         if !policy.lifetime(facts, self.local) {
             return Err(UsageError::NotAllowed("despawn it"));
         }
+        let net = record.net;
         self.end_entity(slot);
-        world.despawn(entity).map_err(|_| UsageError::NotNetworked)
+        world.despawn(entity).map_err(|_| UsageError::NotNetworked)?;
+        self.let_go(world, net);
+        Ok(())
     }
 
     /// Marks that an entity has jumped: what is drawn jumps with it instead of sliding there. Call it when the pose is set.

@@ -7,7 +7,7 @@ use crate::layout::{Layout, LayoutBuilder, LayoutError};
 use crate::policy::{Absent, OWNER_SLOTS, Policy};
 use crate::presence;
 use crate::replicate::Replicate;
-use hecs::{Archetype, Component, Entity, World};
+use hecs::{Component, Entity, World};
 use std::any::TypeId;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -97,7 +97,6 @@ pub(crate) struct ComponentEntry {
 pub(crate) struct KindEntry {
     pub(crate) name: String,
     pub(crate) type_id: TypeId,
-    pub(crate) is_in: fn(&Archetype) -> bool,
     pub(crate) mark: fn(&mut World, Entity),
     pub(crate) has: fn(&World, Entity) -> bool,
     pub(crate) policy: Arc<dyn Policy>,
@@ -328,7 +327,6 @@ impl SchemaBuilder {
         self.kinds.push(KindEntry {
             name: name.to_owned(),
             type_id: TypeId::of::<K>(),
-            is_in: |archetype| archetype.has::<K>(),
             mark: |world, entity| {
                 // an entity that is gone needs no mark
                 let _ = world.insert_one(entity, K::default());

@@ -238,7 +238,7 @@ impl Subscriber {
         if self.known[block] & bit == 0 {
             return self.pending[at] & bit == 0;
         }
-        self.pending[at] & bit == 0 && self.stale[at] & bit == 0 && self.base >= send_tick && !self.in_flight(0, row)
+        self.pending[at] & bit == 0 && self.stale[at] & bit == 0 && self.base >= send_tick
     }
 
     /// Forgets a row that is given back.
@@ -288,11 +288,6 @@ impl Subscriber {
     /// Gives up what was sent before `before` and is still open.
     pub(crate) fn time_out(&mut self, before: Duration) {
         self.give_up(|_, sent_at| sent_at < before);
-    }
-
-    /// When the oldest open packet was sent.
-    pub(crate) fn oldest_open(&self) -> Option<Duration> {
-        self.flights.iter().find(|f| !f.acked && !f.lost).map(|f| f.sent_at)
     }
 
     /// Moves the base up to `to`, tick by tick. A tick's changes make rows stale, but for those that an acknowledged packet of

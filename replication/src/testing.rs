@@ -192,7 +192,7 @@ impl Table {
         }
     }
 
-    /// Do all guests hold what the host holds?
+    /// Do all guests hold what the host holds? Those whose session has ended are not asked.
     ///
     /// # Errors
     /// The seat, and the names of the components that differ.
@@ -200,7 +200,7 @@ impl Table {
         let host = self.seats[0].as_ref().ok_or("there is no host")?;
         let truth = host.peer.digests(&host.world);
         for (i, seat) in self.seats.iter().enumerate().skip(1) {
-            let Some(seat) = seat else { continue };
+            let Some(seat) = seat.as_ref().filter(|s| s.peer.ended().is_none()) else { continue };
             let own = seat.peer.digests(&seat.world);
             let differing: Vec<_> = (0..truth.len()).filter(|c| truth[*c] != own[*c]).map(|c| self.component_name(c)).collect();
             if !differing.is_empty() {

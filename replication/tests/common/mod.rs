@@ -1,5 +1,5 @@
 //! What the tests share: a small game and a table with weather.
-#![allow(dead_code, reason = "every test uses another part")]
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "every test uses another part")]
 
 use hecs::{Entity, World};
 use rand_pcg::Pcg64Mcg;
@@ -128,6 +128,16 @@ pub fn assert_settles(table: &mut Table, seconds: u64) {
         let found = table.all_equal();
         let seats: Vec<usize> = table.taken();
         for seat in seats {
+            let s = table.seat(seat);
+            let last = s.take_news().pop();
+            eprintln!(
+                "seat {seat}: {}, in session {}, ended {:?}, tick {}, {:?}",
+                s.peer.local(),
+                s.peer.is_in_session(),
+                s.peer.ended(),
+                s.peer.tick(),
+                last
+            );
             for line in table.differences(seat).iter().take(8) {
                 eprintln!("seat {seat}: {line}");
             }

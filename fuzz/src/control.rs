@@ -1,0 +1,59 @@
+//! Messages of the control lane: whatever is accepted keeps every limit and comes back the same, and whatever the input,
+//! decoding it allocates no more than [`ALLOCATION_LIMIT`].
+
+use crate::ALLOCATED;
+use tidelock_netcore::control::{self, Control, Digest, Hello, SchemaEntry, Verdict, Welcome};
+use tidelock_netcore::limits;
+
+/// Bytes that decoding one message may allocate at its peak. An element takes at least one bit of the at most 16 kB, and the
+/// largest element (a text and a number) has 32 bytes in memory: 16 384 · 8 · 32 bytes are 4.2 MB; the rest is for what else
+/// the decoder keeps.
+pub const ALLOCATION_LIMIT: usize = 5_000_000;
+
+/// The whole input is one message.
+pub fn run(data: &[u8]) {
+    ALLOCATED.reset_peak_usage();
+    let before = ALLOCATED.current_usage();
+    let decoded = control::decode(data);
+    let peak = ALLOCATED.peak_usage().saturating_sub(before);
+    assert!(peak <= ALLOCATION_LIMIT, "{} bytes of input made the decoder allocate {peak}", data.len());
+    let Ok(message) = decoded else { return };
+    assert!(data.len() <= limits::MESSAGE_BYTES);
+    let mut again = Vec::new();
+    control::encode(&message, &mut again);
+    assert_eq!(control::decode(&again), Ok(message));
+}
+
+/// One of each message.
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    let part = |name: &str, digest| SchemaEntry { name: name.into(), digest };
+    let parts = [part("component position", 1), part("kind player", u64::MAX), part("message chat", 77)];
+    let messages = [
+        Control::Hello(Hello::new(&[1, 2], 77, &parts, "ana")),
+        Control::Welcome(Welcome {
+            version: 1,
+            session: 0x1122_3344_5566_7788,
+            epoch: 2,
+            peer: 3,
+            tick_rate: 60,
+            time_us: 1_500_000,
+            lease: 1 << 16,
+            peers: vec![(0, "host".into()), (1, "ana".into())],
+        }),
+        Control::Joined { peer: 9, name: "ana".into() },
+        Control::Left { peer: 9, code: 2, text: "language".into() },
+        Control::LeaseRequest,
+        Control::Lease { first: 3 << 16 },
+        Control::Digest(Digest { round: 4, parts: vec![(0, 5), (63, u64::MAX)] }),
+        Control::Verdict(Verdict { round: 4, differing: vec![63] }),
+    ];
+    messages
+        .iter()
+        .map(|message| {
+            let mut out = Vec::new();
+            control::encode(message, &mut out);
+            out
+        })
+        .collect()
+}

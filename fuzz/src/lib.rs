@@ -1,0 +1,37 @@
+//! The bodies of the fuzz targets, so that tests on stable Rust can run the seeds through them.
+//!
+//! One module per target: `run` takes any bytes and panics if a promise of the reader is broken; `seeds` makes a few inputs that
+//! lead deep into it.
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod bits;
+pub mod control;
+pub mod header;
+pub mod layout;
+
+use peak_alloc::PeakAlloc;
+
+/// Counts what is allocated, for targets that promise a bound.
+#[global_allocator]
+pub static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// A target: its name, its body, its seeds.
+pub struct Target {
+    /// The name of the binary and of the folder below `seeds`.
+    pub name: &'static str,
+    /// The body.
+    pub run: fn(&[u8]),
+    /// The seeds.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target there is.
+pub const TARGETS: &[Target] = &[
+    Target { name: "address", run: address::run, seeds: address::seeds },
+    Target { name: "bits", run: bits::run, seeds: bits::seeds },
+    Target { name: "control", run: control::run, seeds: control::seeds },
+    Target { name: "header", run: header::run, seeds: header::seeds },
+    Target { name: "layout", run: layout::run, seeds: layout::seeds },
+];
