@@ -45,7 +45,10 @@ pub const MALFORMED: u64 = 16;
 pub const PEERS: usize = 1024;
 /// NetIds in one lease.
 pub const LEASE: u64 = 1 << 16;
-/// Messages that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
+/// Bytes of messages of one sender that came and were not fetched, overheads counted: four times what its own lane may hold, so
+/// that whatever a repaired loss sets free at once has room. Beyond, the oldest is dropped and counted.
+pub const MAILBOX_BYTES: usize = 4 << 20;
+/// Messages of one type that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
 pub const WAITING_MESSAGES: usize = 256;
 /// How long a message waits for an entity that it names.
 pub const WAITING_TIME: Duration = Duration::from_secs(10);

@@ -46,7 +46,7 @@ impl Peer {
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(arrival) = self.transport.as_mut().and_then(|t| t.poll(now, &mut payload)) {
             match arrival {
-                Arrival::Opened { link, .. } => self.link_opened(link),
+                Arrival::Opened { link, address } => self.link_opened(link, address),
                 Arrival::Datagram { link } => self.take_datagram(world, link, &payload), // 1, 2
                 Arrival::Message { link, lane } if lane == Lane::CONTROL => self.control_message(world, link, &payload),
                 Arrival::Message { link, .. } => self.take_message(world, link, &payload, true),
