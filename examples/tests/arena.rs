@@ -104,7 +104,9 @@ fn all_in_one_process_end_equal() {
     let end = Arena::start(&args).end();
     assert_equal(&end);
     let json = end.1.last().unwrap();
-    for key in ["guests\":2,", "rtt_ms\":80,", "kbps_down_per_guest\":", "raw_kbps\":", "starved_pct\":", "quic_lost\":", "seed\":5}"] {
+    for key in
+        ["guests\":2,", "rtt_ms\":80,", "kbps_down_per_guest\":", "raw_kbps\":", "starved_pct\":", "quic_lost\":", "seed\":5}"]
+    {
         assert!(json.contains(key), "{key} is not in {json}");
     }
     assert!(!json.contains("null"), "{json}");
