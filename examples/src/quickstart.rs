@@ -19,22 +19,18 @@ fn schema() -> Result<Schema, SchemaError> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (args, config): (Vec<String>, _) = (std::env::args().skip(1).collect(), Config::default());
     let mut peers = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["host"] => {
             let transport = QuicTransport::listen(ListenConfig::new("127.0.0.1:0".parse()?, Identity::generate()?))?;
             println!("{}", transport.address());
-            vec![Peer::host(schema()?, transport, Config::default())?]
+            vec![Peer::host(schema()?, transport, config)?]
         }
-        ["join", address] => {
-            vec![Peer::join(schema()?, QuicTransport::join(address, JoinConfig::default())?, Config::default())?]
-        }
+        ["join", address] => vec![Peer::join(schema()?, QuicTransport::join(address, JoinConfig::default())?, config)?],
         _ => {
             let (net, perfect) = (Network::new(1), Conditions::default());
-            vec![
-                Peer::host(schema()?, net.host(), Config::default())?,
-                Peer::join(schema()?, net.join(perfect, perfect), Config::default())?,
-            ]
+            let host = Peer::host(schema()?, net.host(), config.clone())?;
+            vec![host, Peer::join(schema()?, net.join(perfect, perfect), config)?]
         }
     };
     let mut worlds: Vec<World> = peers.iter().map(|_| World::new()).collect();
