@@ -209,8 +209,28 @@ mod tests {
     #[test]
     fn the_crowd_is_the_one_that_others_were_measured_with() {
         let pins = [
-            (1000, 0.1, [0x4266_2a0b_1c59_b11f, 0xe81c_77d3_5406_6bf1, 0xea4a_7d6b_07b6_0fed, 0x9430_c128_9f0f_e1a8, 0x12c7_bb9d_8e90_a406]),
-            (300, 1.0, [0xa812_6082_8274_e55f, 0xa19e_9dfa_a2f2_e009, 0xa864_c343_db4c_fe54, 0x1f21_cd8e_1196_20ca, 0x1dca_fff5_a342_67df]),
+            (
+                1000,
+                0.1,
+                [
+                    0x4266_2a0b_1c59_b11f,
+                    0xe81c_77d3_5406_6bf1,
+                    0xea4a_7d6b_07b6_0fed,
+                    0x9430_c128_9f0f_e1a8,
+                    0x12c7_bb9d_8e90_a406,
+                ],
+            ),
+            (
+                300,
+                1.0,
+                [
+                    0xa812_6082_8274_e55f,
+                    0xa19e_9dfa_a2f2_e009,
+                    0xa864_c343_db4c_fe54,
+                    0x1f21_cd8e_1196_20ca,
+                    0x1dca_fff5_a342_67df,
+                ],
+            ),
         ];
         for (n, changed, digests) in pins {
             let mut crowd = Crowd::new(n, changed, Motion::Steady);

@@ -151,8 +151,18 @@ fn print(options: &Options, results: &Results) {
     println!("host    {:9.1} µs  {:6.2} × floor  {:9.1} µs wall", server.cpu_us(0.5), ratio(server, floor), server.wall_us());
     println!("  receive {:7.1} µs   send {:9.1} µs", results.server_receive.cpu_us(0.5), results.server_send.cpu_us(0.5));
     println!("  p95   {:9.1} µs  allocations {} (at most {})", server.cpu_us(0.95), server.allocs(), server.allocs_max());
-    println!("guest   {:9.1} µs  {:6.2} × floor  {:9.1} µs wall", client.cpu_us(0.5), ratio(client, floor_client), client.wall_us());
-    println!("  send  {:9.1} µs  allocations {} and {}", results.client_send.cpu_us(0.5), client.allocs(), results.client_send.allocs());
+    println!(
+        "guest   {:9.1} µs  {:6.2} × floor  {:9.1} µs wall",
+        client.cpu_us(0.5),
+        ratio(client, floor_client),
+        client.wall_us()
+    );
+    println!(
+        "  send  {:9.1} µs  allocations {} and {}",
+        results.client_send.cpu_us(0.5),
+        client.allocs(),
+        results.client_send.allocs()
+    );
     println!("floor   {:9.1} µs  guest {:.1} µs", floor.cpu_us(0.5), floor_client.cpu_us(0.5));
     println!("bytes per guest and tick: median {bytes}, mean {mean:.0}");
     println!("most memory {:.1} MB, guests' worlds included; worlds equal: {}", peak_rss_mb(), results.equal);
