@@ -220,7 +220,7 @@ impl Peer {
             tick: self.time.tick,
         };
         self.capture.run(&mut scene, notify, &mut findings);
-        self.take_findings(&findings, everything);
+        self.take_findings(world, &findings, everything);
         for link in &mut self.links {
             link.subscriber.note_changes(&self.publisher, self.time.tick);
         }
@@ -231,11 +231,11 @@ impl Peer {
         self.schema.components.iter().enumerate().fold(0, |mask, (i, c)| mask | u64::from(c.notify) << (i + 1))
     }
 
-    fn take_findings(&mut self, findings: &Findings, everything: bool) {
+    fn take_findings(&mut self, world: &mut World, findings: &Findings, everything: bool) {
         for &slot in &findings.gone {
             let Some(record) = self.entities.get(slot) else { continue };
             let (entity, net) = (record.entity, record.net);
-            self.end_entity(slot);
+            self.miss(world, slot);
             if everything && self.config.local_news {
                 self.news.push(News::Despawned { entity, net });
             }
