@@ -159,7 +159,8 @@ fn a_copy_that_the_game_despawned_stays_away() {
         let count = |f: fn(&News) -> bool| news.iter().filter(|n| f(n)).count();
         assert_eq!(count(|n| matches!(n, News::Spawned { .. })), 1, "SEED={seed}");
         assert_eq!(count(|n| matches!(n, News::Despawned { .. })), 0, "SEED={seed}: it was the game's own doing");
-        assert_eq!(table.seat(1).peer.stats(PeerId::HOST).unwrap().link.unknown_despawns, 1, "SEED={seed}");
+        // a tombstone that is sent again counts again
+        assert!(table.seat(1).peer.stats(PeerId::HOST).unwrap().link.unknown_despawns >= 1, "SEED={seed}");
         assert_clean(&mut table);
     }
 }
