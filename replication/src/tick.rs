@@ -11,6 +11,7 @@
 use crate::authority::subscribe_row;
 use crate::block::bits;
 use crate::capture::{Findings, Scene};
+use crate::entities::NO_ROW;
 use crate::error::UsageError;
 use crate::incoming::Reception;
 use crate::link::Link;
@@ -234,9 +235,9 @@ impl Peer {
     fn take_findings(&mut self, world: &mut World, findings: &Findings, everything: bool) {
         for &slot in &findings.gone {
             let Some(record) = self.entities.get(slot) else { continue };
-            let (entity, net) = (record.entity, record.net);
+            let (entity, net, was_told) = (record.entity, record.net, record.out_row != NO_ROW);
             self.miss(world, slot);
-            if everything && self.config.local_news {
+            if was_told && everything && self.config.local_news {
                 self.news.push(News::Despawned { entity, net });
             }
         }
@@ -269,22 +270,22 @@ impl Peer {
                 self.news.push(News::Spawned { entity: record.entity, net: record.net, kind });
             }
         }
+        // row by row, as a guest is told
+        let mut told: Vec<(u32, Told, u32)> = Vec::new();
         for &(slot, before, after) in &findings.reshaped {
-            let Some(entity) = self.entities.get(slot).map(|r| r.entity) else { continue };
-            for c in bits(before & !after) {
-                let component = self.schema.component(c as usize).name.clone();
-                self.news.push(News::Removed { entity, component });
-            }
-            for c in bits(after & !before) {
-                let component = self.schema.component(c as usize).name.clone();
-                self.news.push(News::Added { entity, component });
-            }
+            told.extend(bits(before & !after).map(|c| (slot, Told::Removed, c)));
+            told.extend(bits(after & !before).map(|c| (slot, Told::Added, c)));
         }
-        for &(slot, c) in &findings.changed {
-            if let Some(record) = self.entities.get(slot) {
-                let component = self.schema.component(c).name.clone();
-                self.news.push(News::Changed { entity: record.entity, component });
-            }
+        told.extend(findings.changed.iter().map(|(slot, c)| (*slot, Told::Changed, *c as u32)));
+        told.sort_unstable_by_key(|&(slot, what, c)| (slot, what != Told::Removed, c));
+        for (slot, what, c) in told {
+            let Some(entity) = self.entities.get(slot).map(|r| r.entity) else { continue };
+            let component = self.schema.component(c as usize).name.clone();
+            self.news.push(match what {
+                Told::Removed => News::Removed { entity, component },
+                Told::Added => News::Added { entity, component },
+                Told::Changed => News::Changed { entity, component },
+            });
         }
     }
 
@@ -428,6 +429,14 @@ impl Peer {
             }
         }
     }
+}
+
+/// What became of a component, for news of the host's own doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Removed,
+    Added,
+    Changed,
 }
 
 impl Link {
