@@ -19,7 +19,7 @@ fn quiet_table(seed: u64) -> (Table, Network, Entity, NetId) {
             entity = step.spawn(world, Crate, (Position { x: 0.0, y: 0.0 }, Health(1))).unwrap();
         }
     });
-    table.rest(180);
+    table.rest(900); // until the round trip is well known
     let host = table.seat(0);
     let net = host.peer.name_of(&host.world, entity).unwrap();
     (table, network, entity, net)
