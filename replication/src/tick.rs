@@ -34,6 +34,9 @@ use tidelock_netcore::transport::{Arrival, Delivery, Lane, LinkId, Transport};
 const HOST_MARK: Duration = Duration::from_millis(200);
 /// A guest tells its host at least this often that it is there.
 const GUEST_MARK: Duration = Duration::from_millis(500);
+/// So many marks follow state at once. Without them, what has stopped would be drawn as going on until the next ordinary mark, and
+/// jump back then; two, so that one may be lost.
+const SETTLING_MARKS: u8 = 2;
 /// Datagrams that are no valid packet, after which the other side is taken to be broken or hostile.
 const MALFORMED: u64 = 16;
 /// More than any header takes, in bits, beside acknowledgements: see `netcore::packet`.
@@ -314,7 +317,9 @@ impl Peer {
             let link = &mut self.links[index];
             let mark = if host { HOST_MARK } else { GUEST_MARK };
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
-            if link.owes_ack || quiet {
+            let settles = due && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
+            link.unsettled -= u8::from(settles);
+            if link.owes_ack || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
                 self.send_mark(index, &mut *transport);
             }
         }
@@ -466,6 +471,7 @@ impl Link {
         self.subscriber.stats.bytes += bytes as u64;
         if state {
             self.last_state = Some(now);
+            self.unsettled = SETTLING_MARKS;
             self.subscriber.stats.state_bytes += bytes as u64;
         }
     }
