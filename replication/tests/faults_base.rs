@@ -5,10 +5,10 @@ mod common;
 use common::{Rng, assert_clean, assert_settles, config, seeds, table_of, weather};
 use hecs::Entity;
 use std::time::Duration;
+use tidelock::netcore::emulator::Fate;
 use tidelock::policy::Host;
 use tidelock::testing::Table;
 use tidelock::{NetId, Replicate, Schema};
-use tidelock::netcore::emulator::Fate;
 use tidelock_loopback::{Direction, Network};
 
 /// Two numbers that always belong together: `b` is a hundred times `a`.

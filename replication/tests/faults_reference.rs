@@ -48,7 +48,11 @@ fn a_reference_waits_for_its_target() {
         let (mut a, mut b) = (Entity::DANGLING, Entity::DANGLING);
         table.rest(30);
         network.edit(link, Direction::Down, |net| net.hold_next(1));
-        table.run(|seat, world, step| if seat == 0 { a = spawn_crate(world, step) });
+        table.run(|seat, world, step| {
+            if seat == 0 {
+                a = spawn_crate(world, step)
+            }
+        });
         network.edit(link, Direction::Down, |net| net.hold_next(0));
         table.run(|seat, world, step| {
             if seat == 0 {
@@ -154,13 +158,21 @@ fn a_target_that_dies_on_the_way_is_none() {
         let link = network.links()[0];
         let (mut a, mut b) = (Entity::DANGLING, Entity::DANGLING);
         network.edit(link, Direction::Down, |net| net.hold_next(1));
-        table.run(|seat, world, step| if seat == 0 { a = spawn_crate(world, step) });
+        table.run(|seat, world, step| {
+            if seat == 0 {
+                a = spawn_crate(world, step)
+            }
+        });
         table.run(|seat, world, step| {
             if seat == 0 {
                 b = step.spawn(world, Crate, (AT, Link { target: a })).unwrap();
             }
         });
-        table.run(|seat, world, step| if seat == 0 { step.despawn(world, a).unwrap() });
+        table.run(|seat, world, step| {
+            if seat == 0 {
+                step.despawn(world, a).unwrap()
+            }
+        });
         let b = name(&mut table, b);
         table.rest(20);
         let now = table.now;
@@ -183,7 +195,11 @@ fn a_cycle_resolves() {
             let (mut table, network) = table(seed, 1, weather(100, 0.0));
             let link = network.links()[0];
             let (mut a, mut b) = (Entity::DANGLING, Entity::DANGLING);
-            table.run(|seat, world, step| if seat == 0 { a = spawn_crate(world, step) });
+            table.run(|seat, world, step| {
+                if seat == 0 {
+                    a = spawn_crate(world, step)
+                }
+            });
             if apart {
                 // A is sent again with its link, while its own spawn is held
                 network.edit(link, Direction::Down, |net| net.hold_next(1));

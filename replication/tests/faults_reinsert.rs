@@ -89,7 +89,11 @@ impl Scene {
     /// Does something to the entity in one tick of the host.
     fn act(&mut self, f: impl Fn(&mut World, Entity)) {
         let entity = self.entity;
-        self.table.run(|seat, world, _| if seat == 0 { f(world, entity) });
+        self.table.run(|seat, world, _| {
+            if seat == 0 {
+                f(world, entity)
+            }
+        });
     }
 
     /// After settling: the same value and the same numbers at home and at the guest.

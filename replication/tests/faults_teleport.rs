@@ -47,17 +47,21 @@ fn drawn(seat: &Seat, net: NetId, at: Duration) -> Option<f32> {
 #[derive(Default)]
 struct Film {
     frames: Vec<f32>,
+    /// How many of them were drawn when it stopped.
+    moving: usize,
 }
 
 impl Film {
-    fn check(&self, what: &str, jumps: usize) {
+    fn check(&self, what: &str, jumps: usize, most: f32) {
         let between = self.frames.iter().find(|x| 0.5 < **x && **x < 99.5);
         assert_eq!(between, None, "{what}: drawn on the way");
         let found = self.frames.windows(2).filter(|w| (w[1] - w[0]).abs() > 50.0).count();
         assert_eq!(found, jumps, "{what}: jumps");
-        for w in self.frames.windows(2) {
+        for (i, w) in self.frames.windows(2).enumerate() {
             let step = w[1] - w[0];
-            assert!(step > 50.0 || (-0.001..=0.15).contains(&step), "{what}: from {} to {} in one frame", w[0], w[1]);
+            // news of the stop may be lost: then motion was carried on for 50 ms, and is taken back
+            let least = if i < self.moving { -0.001 } else { -0.35 };
+            assert!(step > 50.0 || (least..=most).contains(&step), "{what}: frame {i}, from {} to {}", w[0], w[1]);
         }
     }
 }
@@ -67,6 +71,8 @@ struct Scene {
     entity: Entity,
     net: NetId,
     variant: Variant,
+    /// Ticks in which it was moved on: a guest's clock may leave out or add one.
+    moved: u32,
 }
 
 impl Scene {
@@ -84,7 +90,7 @@ impl Scene {
             _ => {}
         });
         table.rest(REST);
-        let mut scene = Self { table, entity: scene, net: NetId::default(), variant };
+        let mut scene = Self { table, entity: scene, net: NetId::default(), variant, moved: 0 };
         if variant != Variant::InTheSpawnTick {
             scene.name();
         }
@@ -133,11 +139,13 @@ impl Scene {
     /// Whoever simulates it moves it on.
     fn frame(&mut self, moving: bool) {
         let net = self.net;
+        let moved = &mut self.moved;
         self.table.run(|_, world, step| {
             let entity = step.peer().entity_of(net);
             for (e, p) in step.query::<(Entity, &mut Position)>(world).iter() {
                 if moving && Some(e) == entity && p.x > 50.0 {
                     p.x += PER_TICK;
+                    *moved += 1;
                 }
             }
         });
@@ -172,21 +180,24 @@ fn play(seed: u64, variant: Variant) {
         scene.frame(true);
         scene.film(&mut films);
     }
+    films.iter_mut().for_each(|f| f.moving = f.frames.len());
     for _ in 0..90 {
         scene.frame(false);
         scene.film(&mut films);
     }
     for (i, film) in films.iter().enumerate() {
         let jumps = usize::from(variant != Variant::InTheSpawnTick);
-        film.check(&format!("SEED={seed} {variant:?} seat {i}"), jumps);
+        // between the old owner's last value and the new one's first that arrives, some may be lost: two lost ones show
+        let handed_over = variant == Variant::WithNewOwner;
+        film.check(&format!("SEED={seed} {variant:?} seat {i}"), jumps, if handed_over { 0.35 } else { 0.15 });
     }
     assert_settles(&mut scene.table, 2);
     let owner = usize::from(matches!(variant, Variant::ByItsOwner | Variant::WithNewOwner));
     let now = scene.table.now;
     let last = drawn(scene.table.seat(owner), scene.net, now).unwrap();
-    if owner == scene.mover() {
-        assert!((last - 100.0 - PER_TICK * MOTION as f32).abs() < 0.01, "SEED={seed} {variant:?}: ends at {last}");
-    }
+    let moved = scene.moved;
+    assert!(MOTION - moved.min(MOTION) < 40, "SEED={seed} {variant:?}: moved {moved} times");
+    assert!((last - 100.0 - PER_TICK * moved as f32).abs() < 0.01, "SEED={seed} {variant:?}: ends at {last}");
     for seat in 0..3 {
         let shown = drawn(scene.table.seat(seat), scene.net, now).unwrap();
         assert!((shown - last).abs() <= 0.005, "SEED={seed} {variant:?} seat {seat}: ends at {shown} instead of {last}");
@@ -197,6 +208,33 @@ fn play(seed: u64, variant: Variant) {
     let expected = if owner == 1 { heir } else { PeerId::HOST };
     assert_eq!(host.peer.owner(&host.world, copy, 0), Some(expected), "SEED={seed} {variant:?}");
     assert_clean(&mut scene.table);
+}
+
+/// What stops is drawn as stopping: not further, and not back.
+#[test]
+fn a_stop_is_drawn_where_it_is() {
+    for seed in seeds(10) {
+        let (mut table, _network) = table(seed, 1, weather(100, 0.0));
+        let mut entity = Entity::DANGLING;
+        table.run(|seat, world, step| {
+            if seat == 0 {
+                entity = step.spawn(world, Crate, (Position { x: 0.0, y: 1.0 },)).unwrap();
+            }
+        });
+        let host = table.seat(0);
+        let net = host.peer.name_of(&host.world, entity).unwrap();
+        let mut last = 0.0;
+        for frame in 0..600 {
+            let moving = frame % 150 > 50;
+            table.run(|_, world, step| {
+                step.query::<&mut Position>(world).iter().for_each(|p| p.x += if moving { PER_TICK } else { 0.0 });
+            });
+            let now = table.now;
+            let Some(x) = drawn(table.seat(1), net, now) else { continue };
+            assert!((-0.001..=0.15).contains(&(x - last)), "SEED={seed} frame {frame}: from {last} to {x}");
+            last = x;
+        }
+    }
 }
 
 #[test]
