@@ -60,6 +60,12 @@ impl Buffers {
 }
 
 impl Peer {
+    /// Components that name an entity which is not here (yet), and are withheld until it is: how many.
+    #[must_use]
+    pub fn waiting_references(&self) -> usize {
+        self.apply.withheld.len()
+    }
+
     /// Guest: takes in what the host's packets brought since the last call.
     pub(crate) fn apply_rows(&mut self, world: &mut World) {
         if self.links.is_empty() {
@@ -331,7 +337,7 @@ impl Peer {
         let entry = self.schema.component(c);
         let entities = &self.entities;
         match entry.column.write(world, entity, words, &|n| entities.entity_of(n)) {
-            Ok(Written::NoEntity) => self.forsake(slot),
+            Ok(Written::NoEntity) => self.miss(world, slot),
             Ok(written) => {
                 if !self.apply.withheld.is_empty() {
                     self.apply.withheld.remove(&(net, c));
@@ -348,8 +354,13 @@ impl Peer {
                     self.news.push(News::Changed { entity, component: component() });
                 }
             }
-            Err(RestoreError::Unresolved(_)) if world.contains(entity) => {
-                self.apply.withheld.insert((net, c), words.to_vec());
+            Err(RestoreError::Unresolved(missing)) if world.contains(entity) => {
+                if missing == NetId(0) {
+                    // it names none where it needs one: only another value can mend that
+                    self.apply.withheld.remove(&(net, c));
+                } else {
+                    self.apply.withheld.insert((net, c), words.to_vec());
+                }
                 if entry.column.remove(world, entity) {
                     self.news.push(News::Removed { entity, component: entry.name.clone() });
                 }
@@ -359,16 +370,18 @@ impl Peer {
         }
     }
 
-    /// The game despawned a copy of an entity that lives on elsewhere.
-    fn forsake(&mut self, slot: u32) {
-        if self.is_host() {
-            return self.end_entity(slot);
+    /// The game took an entity out of the world behind our back. If it is not this peer's to end, it lives on elsewhere, and
+    /// its copy stays away.
+    pub(crate) fn miss(&mut self, world: &mut World, slot: u32) {
+        let Some(record) = self.entities.get(slot) else { return };
+        let net = record.net;
+        let policy = &self.schema.kinds[record.kind].policy;
+        let may_end = policy.lifetime(self.facts(record.owners[policy.slot()].peer), self.local);
+        self.end_entity(slot);
+        self.let_go(world, net);
+        if !may_end {
+            self.apply.forsaken.insert(net);
         }
-        let Some(record) = self.entities.remove(slot) else { return };
-        if record.out_row != NO_ROW {
-            self.end_row(record.out_row as usize, Life::Free);
-        }
-        self.apply.forsaken.insert(record.net);
     }
 
     /// Writes what was withheld and can be resolved now.

@@ -1,6 +1,7 @@
 //! Who has authority over what: names, ownership, and what each subscriber is therefore told.
 
-use crate::entities::{Entities, NO_ROW, Networked, Record, Simulated};
+use crate::block::bits;
+use crate::entities::{Entities, NO_ROW, Networked, Record, Simulated, name_in};
 use crate::error::UsageError;
 use crate::link::Link;
 use crate::netid::NetId;
@@ -188,7 +189,12 @@ impl Peer {
     /// Works out anew what this peer has authority over in an entity, and what its subscribers are told of it.
     pub(crate) fn refresh_authority(&mut self, world: &mut World, slot: u32) {
         let Some(record) = self.entities.get_mut(slot) else { return };
-        record.mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
+        let mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
+        let lost = record.mine & !mine;
+        record.mine = mine;
+        if lost != 0 && matches!(self.role, Role::Host(_)) {
+            self.publish_last(world, slot, lost);
+        }
         self.capture.renew(slot);
         self.dirty = true;
         self.mark_simulated(world, slot);
@@ -206,10 +212,24 @@ impl Peer {
                     continue;
                 }
                 link.subscriber.want(c, row, wanted);
-                if wanted && self.publisher.ever(row) >> c & 1 != 0 {
-                    // who has lost authority starts over from what the host holds
+                if self.publisher.ever(row) >> c & 1 != 0 {
+                    // who has lost or got authority starts over from what the host holds
                     link.subscriber.force(row, 1 << c, tick);
                 }
+            }
+        }
+    }
+
+    /// Publishes what the host has written until now of components that it hands over: the next capture leaves them out.
+    fn publish_last(&mut self, world: &World, slot: u32, components: u64) {
+        let Some(record) = self.entities.get(slot).filter(|r| r.out_row != NO_ROW) else { return };
+        let names = name_in(world);
+        for c in bits(components) {
+            let column = &self.schema.component(c as usize).column;
+            let mut words = vec![0; column.layout().words()];
+            // what cannot travel stays what it was
+            if let Some(Ok(())) = column.quantise_one(world, record.entity, &names, &mut words) {
+                self.publisher.set(c as usize, record.out_row as usize, &words, self.time.tick, false);
             }
         }
     }

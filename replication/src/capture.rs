@@ -27,7 +27,7 @@ pub(crate) struct Findings {
     pub(crate) unsendable: Vec<(u32, usize, FieldError)>,
     /// Values that changed, if asked for: (slot, component).
     pub(crate) changed: Vec<(u32, usize)>,
-    /// Entities whose set of components changed: (slot, before, after).
+    /// Entities whose set of components under this peer's authority changed: (slot, before, after).
     pub(crate) reshaped: Vec<(u32, u64, u64)>,
 }
 
@@ -43,6 +43,18 @@ struct Watched {
     differs: Vec<u64>,
 }
 
+/// What an entity was like at the last capture.
+#[derive(Clone, Copy, Default)]
+struct Shape {
+    /// Whose: slots are used again.
+    net: NetId,
+    components: u64,
+    /// Those among them that it did not have at the capture before.
+    added: u64,
+    /// In which it was last seen.
+    round: u32,
+}
+
 /// The shadows of a world.
 #[derive(Default)]
 pub(crate) struct Capture {
@@ -52,8 +64,8 @@ pub(crate) struct Capture {
     fresh: Vec<u32>,
     /// Those among them whose values are published anew even if they are the same: they stand under another ownership.
     renewed: FxHashSet<u32>,
-    /// By slot: the components that it had at the last capture, and a mark of the round in which it was last seen.
-    shapes: Vec<(u64, u32)>,
+    /// By slot.
+    shapes: Vec<Shape>,
     round: u32,
     /// By slot and component: the entity whose value there was told to be unsendable. Slots are used again, names are not.
     unsendable: FxHashMap<(u32, usize), NetId>,
@@ -87,10 +99,11 @@ impl Capture {
 
     /// Brings the publisher's open tick up to date with the world.
     pub(crate) fn run(&mut self, scene: &mut Scene<'_>, changed: u64, findings: &mut Findings) {
-        if self.find_structure(scene) {
+        // what was spawned and taken away again since the last capture has left the marks as they were
+        if self.find_structure(scene) || scene.entities.len() != self.networked {
             self.take_structure(scene, findings);
         }
-        self.take_fresh(scene, findings);
+        self.take_fresh(scene, changed, findings);
         if scene.publisher.row_count() == 0 {
             // a guest that publishes nothing: what it is given or spawns is fresh then
             return;
@@ -130,7 +143,7 @@ impl Capture {
     /// Finds the born, the reshaped and the dead.
     fn take_structure(&mut self, scene: &mut Scene<'_>, findings: &mut Findings) {
         self.round = self.round.wrapping_add(1);
-        self.shapes.resize(scene.entities.slots() as usize, (0, 0));
+        self.shapes.resize(scene.entities.slots() as usize, Shape::default());
         let mut seen = 0;
         for watched in self.archetypes.iter().flatten() {
             for mark in &watched.marks {
@@ -138,20 +151,22 @@ impl Capture {
                 let Some(record) = scene.entities.get(mark.slot).filter(|r| r.net == mark.net) else { continue };
                 let shape = &mut self.shapes[mark.slot as usize];
                 seen += 1;
-                if shape.0 != watched.components {
+                let before = if shape.net == mark.net { shape.components } else { 0 };
+                let after = watched.components;
+                if before != after {
                     if record.out_row != NO_ROW {
-                        findings.reshaped.push((mark.slot, shape.0, watched.components));
+                        // others' doings were told when they arrived
+                        findings.reshaped.push((mark.slot, before & record.mine, after & record.mine));
                     }
                     self.fresh.push(mark.slot);
                 }
-                *shape = (watched.components, self.round);
+                *shape = Shape { net: mark.net, components: after, added: after & !before, round: self.round };
             }
         }
         if seen != scene.entities.len() || self.networked != seen {
             for (slot, _) in scene.entities.iter() {
-                if self.shapes[slot as usize].1 != self.round {
+                if self.shapes[slot as usize].round != self.round {
                     findings.gone.push(slot);
-                    self.shapes[slot as usize].0 = 0;
                 }
             }
         }
@@ -159,21 +174,26 @@ impl Capture {
     }
 
     /// Takes first values, and presence, of entities that are new or have changed in shape or authority.
-    fn take_fresh(&mut self, scene: &mut Scene<'_>, findings: &mut Findings) {
+    fn take_fresh(&mut self, scene: &mut Scene<'_>, notify: u64, findings: &mut Findings) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_unstable();
         fresh.dedup();
-        self.shapes.resize(scene.entities.slots() as usize, (0, 0));
+        self.shapes.resize(scene.entities.slots() as usize, Shape::default());
         for slot in fresh.drain(..) {
-            let components = self.shapes[slot as usize].0;
-            self.take_entity(scene, slot, components, findings);
+            self.take_entity(scene, slot, notify, findings);
         }
         self.fresh = fresh;
         self.renewed.clear();
     }
 
-    fn take_entity(&mut self, scene: &mut Scene<'_>, slot: u32, components: u64, findings: &mut Findings) {
+    fn take_entity(&mut self, scene: &mut Scene<'_>, slot: u32, notify: u64, findings: &mut Findings) {
         let Some(record) = scene.entities.get(slot) else { return };
+        let shape = &mut self.shapes[slot as usize];
+        if shape.net != record.net {
+            return; // it is in the register and not in the world
+        }
+        let components = shape.components;
+        let notify = notify & !std::mem::take(&mut shape.added);
         let (net, entity, mine, new) = (record.net, record.entity, record.mine & components, record.out_row == NO_ROW);
         let Some(row) = publish_row(scene, slot, mine != 0) else { return };
         if new {
@@ -192,7 +212,9 @@ impl Capture {
                     scene.publisher.renew(c, row, &self.words, scene.tick);
                 }
                 Some(Ok(())) => {
-                    scene.publisher.set(c, row, &self.words, scene.tick, false);
+                    if scene.publisher.set(c, row, &self.words, scene.tick, false) && !new && notify >> c & 1 != 0 {
+                        findings.changed.push((slot, c));
+                    }
                 }
                 Some(Err(error)) => self.report(slot, net, c, error, findings),
                 None => {}
@@ -257,7 +279,7 @@ impl Capture {
             match result {
                 Ok(words) => {
                     let first = publisher.ever(row) >> c & 1 == 0;
-                    if publisher.set(c, row, words, tick, false) && notify >> c & 1 != 0 {
+                    if publisher.set(c, row, words, tick, false) && !first && notify >> c & 1 != 0 {
                         findings.changed.push((slot, c));
                     }
                     if first {

@@ -100,8 +100,10 @@ impl<C: 'static, W: Replicate> Form<C> for Via<C, W> {
 pub(crate) enum Written {
     /// The entity did not have the component.
     Added,
-    /// It had it.
+    /// It had another value of it.
     Changed,
+    /// It had just that value.
+    Same,
     /// The entity is gone from the world: the game despawned it behind our back.
     NoEntity,
 }
@@ -195,8 +197,9 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError> {
         let value = self.value(words, entities)?;
         if let Ok(mut old) = world.get::<&mut C>(entity) {
+            let same = self.form.raw(&old) == self.form.raw(&value);
             *old = value;
-            return Ok(Written::Changed);
+            return Ok(if same { Written::Same } else { Written::Changed });
         }
         Ok(if world.insert_one(entity, value).is_ok() { Written::Added } else { Written::NoEntity })
     }

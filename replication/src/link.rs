@@ -31,6 +31,8 @@ pub(crate) struct Link {
     pub(crate) last_sent: Option<Duration>,
     /// When state was last sent.
     pub(crate) last_state: Option<Duration>,
+    /// Marks that still go out at once after state, so that the other side knows what has come to rest.
+    pub(crate) unsettled: u8,
     /// Something came that wants an acknowledgement.
     pub(crate) owes_ack: bool,
     outbox: VecDeque<(Lane, Vec<u8>)>,
@@ -89,6 +91,7 @@ impl Link {
             last_heard: now,
             last_sent: None,
             last_state: None,
+            unsettled: 0,
             owes_ack: false,
             outbox: VecDeque::new(),
             outbox_bytes: 0,

@@ -4,7 +4,20 @@
 //! then entities that went, entities that came, and then, row by row, components removed, added and changed. A host with
 //! [`Config::local_news`](crate::Config::local_news) is told of its own entities in the same order, at the next
 //! [`Peer::send`](crate::Peer::send). News are about states, not about calls: what is removed and inserted again between two
-//! sends is a change, what is inserted and removed is nothing, at home and everywhere else.
+//! sends is a change, what is inserted and removed is nothing, at home and everywhere else. For a component that notifies
+//! changes, in numbers (removed, added, changed):
+//!
+//! | between two sends | told |
+//! |---|---|
+//! | removed and inserted with another value | 0, 0, 1 |
+//! | removed and inserted with the same value | 0, 0, 0 |
+//! | inserted and removed | 0, 0, 0 |
+//! | an entity spawned and despawned | nothing at all |
+//! | removed; inserted after the next send | 1, 1, 0 |
+//!
+//! At home and at a guest the numbers are the same as long as no packet is lost. A state that was lost and replaced meanwhile
+//! was never there for the guest: it is told how the next one that arrives differs from the last (in the last line 0, 0, 1, or
+//! nothing if the value is the same). What a guest does to its own entities the host is told once, when it accepts it.
 
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
@@ -75,7 +88,8 @@ pub enum News {
         /// The component's name in the schema.
         component: String,
     },
-    /// A component changed; told for those registered with `.notify_changes()`.
+    /// A component has another value than before; told for those registered with `.notify_changes()`. A value that is sent again
+    /// is no change, nor are the first values, which come with [`Spawned`](Self::Spawned) or [`Added`](Self::Added).
     Changed {
         /// The entity.
         entity: Entity,

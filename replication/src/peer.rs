@@ -386,10 +386,13 @@ impl Peer {
         if !policy.lifetime(facts, self.local) {
             return Err(UsageError::NotAllowed("despawn it"));
         }
-        let net = record.net;
+        let (net, was_told) = (record.net, record.out_row != NO_ROW);
         self.end_entity(slot);
         world.despawn(entity).map_err(|_| UsageError::NotNetworked)?;
         self.let_go(world, net);
+        if was_told && self.is_host() && self.config.local_news {
+            self.news.push(News::Despawned { entity, net });
+        }
         Ok(())
     }
 

@@ -190,7 +190,7 @@ impl Peer {
         }
     }
 
-    /// Past the newest sample: at rest if nothing is overdue, else carried on for a moment.
+    /// Past the newest sample: at rest if nothing is overdue or a send after it brought no change, else carried on for a moment.
     fn carried_on<C>(
         &self,
         incoming: &Incoming,
@@ -206,7 +206,7 @@ impl Peer {
         };
         let now = value(last.words);
         let overdue = moment.since(incoming.complete());
-        let Some(end) = last.tick.filter(|end| overdue > 0.0 && incoming.complete().since(*end) <= incoming.interval()) else {
+        let Some(end) = last.tick.filter(|end| overdue > 0.0 && incoming.complete().since(*end) < incoming.interval()) else {
             return now;
         };
         let mirror = &incoming.mirror;

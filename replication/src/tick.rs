@@ -11,6 +11,7 @@
 use crate::authority::subscribe_row;
 use crate::block::bits;
 use crate::capture::{Findings, Scene};
+use crate::entities::NO_ROW;
 use crate::error::UsageError;
 use crate::incoming::Reception;
 use crate::link::Link;
@@ -33,6 +34,9 @@ use tidelock_netcore::transport::{Arrival, Delivery, Lane, LinkId, Transport};
 const HOST_MARK: Duration = Duration::from_millis(200);
 /// A guest tells its host at least this often that it is there.
 const GUEST_MARK: Duration = Duration::from_millis(500);
+/// So many marks follow state at once. Without them, what has stopped would be drawn as going on until the next ordinary mark, and
+/// jump back then; two, so that one may be lost.
+const SETTLING_MARKS: u8 = 2;
 /// More than any header takes, in bits, beside acknowledgements: see `netcore::packet`.
 const HEADER_SLACK: usize = 64;
 
@@ -218,7 +222,7 @@ impl Peer {
             tick: self.time.tick,
         };
         self.capture.run(&mut scene, notify, &mut findings);
-        self.take_findings(&findings, everything);
+        self.take_findings(world, &findings, everything);
         for link in &mut self.links {
             link.subscriber.note_changes(&self.publisher, self.time.tick);
         }
@@ -229,12 +233,12 @@ impl Peer {
         self.schema.components.iter().enumerate().fold(0, |mask, (i, c)| mask | u64::from(c.notify) << (i + 1))
     }
 
-    fn take_findings(&mut self, findings: &Findings, everything: bool) {
+    fn take_findings(&mut self, world: &mut World, findings: &Findings, everything: bool) {
         for &slot in &findings.gone {
             let Some(record) = self.entities.get(slot) else { continue };
-            let (entity, net) = (record.entity, record.net);
-            self.end_entity(slot);
-            if everything && self.config.local_news {
+            let (entity, net, was_told) = (record.entity, record.net, record.out_row != NO_ROW);
+            self.miss(world, slot);
+            if was_told && everything && self.config.local_news {
                 self.news.push(News::Despawned { entity, net });
             }
         }
@@ -267,22 +271,22 @@ impl Peer {
                 self.news.push(News::Spawned { entity: record.entity, net: record.net, kind });
             }
         }
+        // row by row, as a guest is told
+        let mut told: Vec<(u32, Told, u32)> = Vec::new();
         for &(slot, before, after) in &findings.reshaped {
-            let Some(entity) = self.entities.get(slot).map(|r| r.entity) else { continue };
-            for c in bits(before & !after) {
-                let component = self.schema.component(c as usize).name.clone();
-                self.news.push(News::Removed { entity, component });
-            }
-            for c in bits(after & !before) {
-                let component = self.schema.component(c as usize).name.clone();
-                self.news.push(News::Added { entity, component });
-            }
+            told.extend(bits(before & !after).map(|c| (slot, Told::Removed, c)));
+            told.extend(bits(after & !before).map(|c| (slot, Told::Added, c)));
         }
-        for &(slot, c) in &findings.changed {
-            if let Some(record) = self.entities.get(slot) {
-                let component = self.schema.component(c).name.clone();
-                self.news.push(News::Changed { entity: record.entity, component });
-            }
+        told.extend(findings.changed.iter().map(|(slot, c)| (*slot, Told::Changed, *c as u32)));
+        told.sort_unstable_by_key(|&(slot, what, c)| (slot, what != Told::Removed, c));
+        for (slot, what, c) in told {
+            let Some(entity) = self.entities.get(slot).map(|r| r.entity) else { continue };
+            let component = self.schema.component(c as usize).name.clone();
+            self.news.push(match what {
+                Told::Removed => News::Removed { entity, component },
+                Told::Added => News::Added { entity, component },
+                Told::Changed => News::Changed { entity, component },
+            });
         }
     }
 
@@ -311,7 +315,9 @@ impl Peer {
             let link = &mut self.links[index];
             let mark = if host { HOST_MARK } else { GUEST_MARK };
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
-            if link.owes_ack || quiet {
+            let settles = due && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
+            link.unsettled -= u8::from(settles);
+            if link.owes_ack || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
                 self.send_mark(index, &mut *transport);
             }
         }
@@ -437,6 +443,14 @@ impl Peer {
     }
 }
 
+/// What became of a component, for news of the host's own doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Removed,
+    Added,
+    Changed,
+}
+
 impl Link {
     fn header(&self, tick: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
         Header {
@@ -464,6 +478,7 @@ impl Link {
         self.subscriber.stats.bytes += bytes as u64;
         if state {
             self.last_state = Some(now);
+            self.unsettled = SETTLING_MARKS;
             self.subscriber.stats.state_bytes += bytes as u64;
         }
     }

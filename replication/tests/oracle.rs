@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Rng, assert_settles, churn, config, table, weather};
+use common::{Rng, assert_settles, churn, config, seeds, table, weather};
 use std::time::Duration;
 use tidelock::netcore::error::DisconnectReason;
 use tidelock::netcore::transport::LinkId;
@@ -67,18 +67,8 @@ fn session(seed: u64) {
 
 #[test]
 fn the_oracle_holds_in_foul_weather() {
-    let (first, count) = seeds();
-    for seed in first..first + count {
+    for seed in seeds(20) {
         session(seed);
-    }
-}
-
-/// `SEED=n` runs one, `SEEDS=n` so many; otherwise twenty.
-fn seeds() -> (u64, u64) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
-    match (number("SEED"), number("SEEDS")) {
-        (Some(seed), _) => (seed, 1),
-        (None, count) => (1, count.unwrap_or(20)),
     }
 }
 

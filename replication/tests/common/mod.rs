@@ -181,11 +181,46 @@ pub fn churn(seat: usize, world: &mut World, step: &mut tidelock::Step<'_>, rng:
     }
 }
 
-/// `SEED=n` runs one, `SEEDS=n` so many; otherwise `usual`: the first seed and their number.
-pub fn seeds(usual: u64) -> (u64, u64) {
+/// `SEED=n` runs one seed, `SEEDS=n` so many; otherwise `count`.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
     match (number("SEED"), number("SEEDS")) {
-        (Some(seed), _) => (seed, 1),
-        (None, count) => (1, count.unwrap_or(usual)),
+        (Some(seed), _) => seed..seed + 1,
+        (None, some) => 1..1 + some.unwrap_or(count),
+    }
+}
+
+/// A host with a schema and settings of its own, and `guests` guests in that weather, admitted.
+pub fn table_of(seed: u64, schema: &Schema, guests: usize, weather: Conditions, config: &Config) -> (Table, Network) {
+    let network = Network::new(seed);
+    let mut table = Table::new(seed, schema, config.clone(), network.host()).unwrap();
+    for _ in 0..guests {
+        let own = Config { local_news: false, ..config.clone() };
+        table.join(own, network.join(weather, weather)).unwrap();
+    }
+    for _ in 0..600 {
+        table.rest(1);
+        if table.seats.iter().flatten().all(|s| s.peer.is_in_session()) {
+            return (table, network);
+        }
+    }
+    panic!("SEED={seed}: the guests did not get in");
+}
+
+/// Nobody was thrown out, nobody sent what cannot be read.
+pub fn assert_clean(table: &mut Table) {
+    let seed = table.seed;
+    for seat in table.taken() {
+        let place = table.seat(seat);
+        assert!(place.peer.ended().is_none(), "SEED={seed} seat {seat}: its session ended, {:?}", place.peer.ended());
+        for info in place.peer.peers() {
+            if let Some(stats) = place.peer.stats(info.peer) {
+                assert_eq!(stats.link.malformed, 0, "SEED={seed} seat {seat}: malformed packets from {:?}", info.peer);
+            }
+        }
+        let bad = place.news.iter().find(|n| {
+            matches!(n, tidelock::News::Misbehaved { .. } | tidelock::News::Missed { .. } | tidelock::News::Unsendable { .. })
+        });
+        assert!(bad.is_none(), "SEED={seed} seat {seat}: {bad:?}");
     }
 }
