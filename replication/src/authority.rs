@@ -1,6 +1,7 @@
 //! Who has authority over what: names, ownership, and what each subscriber is therefore told.
 
-use crate::entities::{Entities, NO_ROW, Networked, Record, Simulated};
+use crate::block::bits;
+use crate::entities::{Entities, NO_ROW, Networked, Record, Simulated, name_in};
 use crate::error::UsageError;
 use crate::link::Link;
 use crate::netid::NetId;
@@ -187,8 +188,13 @@ impl Peer {
 
     /// Works out anew what this peer has authority over in an entity, and what its subscribers are told of it.
     pub(crate) fn refresh_authority(&mut self, world: &mut World, slot: u32) {
-        let Some(record) = self.entities.get_mut(slot) else { return };
-        record.mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
+        let Some(record) = self.entities.get(slot) else { return };
+        let mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
+        let lost = record.mine & !mine;
+        if lost != 0 && self.is_host() {
+            self.publish_last(world, slot, lost);
+        }
+        self.entities.set_mine(slot, mine);
         self.capture.renew(slot);
         self.dirty = true;
         self.mark_simulated(world, slot);
@@ -206,10 +212,33 @@ impl Peer {
                     continue;
                 }
                 link.subscriber.want(c, row, wanted);
-                if wanted && self.publisher.ever(row) >> c & 1 != 0 {
-                    // who has lost authority starts over from what the host holds
+                if self.publisher.ever(row) >> c & 1 != 0 {
+                    // who has lost authority starts over from what the host holds, and who has got it begins there
                     link.subscriber.force(row, 1 << c, tick);
                 }
+            }
+        }
+    }
+
+    /// Host: its authority over `components` of an entity ends. What it wrote since the last send is its last word; what cannot
+    /// travel gives way to what the others have.
+    fn publish_last(&mut self, world: &mut World, slot: u32, components: u64) {
+        let Some(record) = self.entities.get(slot).filter(|r| r.out_row != NO_ROW) else { return };
+        let (entity, row) = (record.entity, record.out_row as usize);
+        for c in bits(components) {
+            let c = c as usize;
+            let column = &self.schema.component(c).column;
+            let mut words = vec![0; column.layout().words()];
+            let quantised = column.quantise_one(world, entity, &name_in(world), &mut words);
+            match quantised {
+                Some(Ok(())) => {
+                    self.publisher.set(c, row, &words, self.time.tick, false);
+                }
+                Some(Err(_)) if self.publisher.ever(row) >> c & 1 != 0 => {
+                    let words = self.publisher.history.value(c, row).to_vec();
+                    self.write_component(world, slot, c, &words);
+                }
+                _ => {}
             }
         }
     }
