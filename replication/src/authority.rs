@@ -14,6 +14,7 @@ use crate::publisher::Publisher;
 use crate::schema::Inner;
 use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use tidelock_netcore::control::Control;
 use tidelock_netcore::error::DisconnectReason;
 use tidelock_netcore::limits;
@@ -24,8 +25,20 @@ pub(crate) struct Names {
     /// (next name, end) of each lease, the one in use first.
     own: Vec<(u64, u64)>,
     next_lease: u64,
-    granted: FxHashMap<PeerId, Vec<Granted>>,
+    granted: FxHashMap<PeerId, Leases>,
     host: bool,
+}
+
+/// What the host remembers of a guest's leases: a guest has two at most that it gives names of, and what it gave before is on
+/// its way for a moment. Names that it gave and ended before anybody saw them look like names that it hoards, so nobody counts.
+const KEPT_LEASES: usize = 4;
+
+#[derive(Default)]
+struct Leases {
+    /// The newest ones, the oldest first.
+    kept: VecDeque<Granted>,
+    /// There were others before.
+    forgotten: bool,
 }
 
 struct Granted {
@@ -66,15 +79,13 @@ impl Names {
     /// Host: a lease for a guest.
     pub(crate) fn grant(&mut self, peer: PeerId) -> u64 {
         let first = self.open_lease();
-        self.granted.entry(peer).or_default().push(Granted { first, used: Vec::new() });
+        let leases = self.granted.entry(peer).or_default();
+        leases.kept.push_back(Granted { first, used: Vec::new() });
+        if leases.kept.len() > KEPT_LEASES {
+            leases.kept.pop_front();
+            leases.forgotten = true;
+        }
         first
-    }
-
-    /// Host: has the guest used most of what it has?
-    pub(crate) fn may_grant(&self, peer: PeerId) -> bool {
-        let Some(leases) = self.granted.get(&peer) else { return true };
-        let used: u64 = leases.iter().flat_map(|l| &l.used).map(|w| u64::from(w.count_ones())).sum();
-        used + limits::LEASE >= leases.len() as u64 * limits::LEASE
     }
 
     /// Guest: a lease that the host granted.
@@ -90,7 +101,9 @@ impl Names {
     /// Host: takes a name as given by a guest; `false` if it is not the guest's to give, or was given before.
     pub(crate) fn claim(&mut self, peer: PeerId, net: NetId) -> bool {
         let Some(leases) = self.granted.get_mut(&peer) else { return false };
-        let Some(lease) = leases.iter_mut().find(|l| l.first <= net.0 && net.0 < l.first + limits::LEASE) else { return false };
+        let Some(lease) = leases.kept.iter_mut().find(|l| l.first <= net.0 && net.0 < l.first + limits::LEASE) else {
+            return false;
+        };
         let (word, bit) = (((net.0 - lease.first) / 64) as usize, 1u64 << ((net.0 - lease.first) % 64));
         if lease.used.len() <= word {
             lease.used.resize(word + 1, 0);
@@ -100,10 +113,13 @@ impl Names {
         new
     }
 
-    /// Host: was this name given before by that guest?
+    /// Host: was this name given before by that guest? Those of forgotten leases count as given.
     pub(crate) fn was_claimed(&self, peer: PeerId, net: NetId) -> bool {
-        let leases = self.granted.get(&peer).into_iter().flatten();
-        leases.filter(|l| l.first <= net.0 && net.0 < l.first + limits::LEASE).any(|l| {
+        let Some(leases) = self.granted.get(&peer) else { return false };
+        if leases.forgotten && leases.kept.front().is_some_and(|l| net.0 < l.first) {
+            return true;
+        }
+        leases.kept.iter().filter(|l| l.first <= net.0 && net.0 < l.first + limits::LEASE).any(|l| {
             let at = net.0 - l.first;
             l.used.get((at / 64) as usize).is_some_and(|w| w >> (at % 64) & 1 != 0)
         })
@@ -162,16 +178,16 @@ impl Peer {
         if !policy.lifetime(self.facts(self.local), self.local) {
             return Err(UsageError::NotAllowed("spawn it"));
         }
-        if self.entities.len() >= self.most_entities() {
+        // a host publishes every entity; a guest those that it has authority over in part
+        let (published, rows) = match self.role {
+            Role::Host(_) => (self.entities.len(), limits::ROWS),
+            _ => (self.entities.own(), limits::GUEST_ROWS),
+        };
+        // blocks that are not full leave some rows unused, so a quarter is kept free
+        if published + self.publisher.dying.len() >= rows / 4 * 3 {
             return Err(UsageError::TooManyEntities);
         }
         Ok(())
-    }
-
-    /// Blocks that are not full leave some rows unused, so a quarter is kept free.
-    fn most_entities(&self) -> usize {
-        let rows = if matches!(self.role, Role::Host(_)) { limits::ROWS } else { limits::GUEST_ROWS };
-        rows / 4 * 3
     }
 
     /// Registers an entity that this peer has spawned, and owns.
@@ -188,13 +204,13 @@ impl Peer {
 
     /// Works out anew what this peer has authority over in an entity, and what its subscribers are told of it.
     pub(crate) fn refresh_authority(&mut self, world: &mut World, slot: u32) {
-        let Some(record) = self.entities.get_mut(slot) else { return };
+        let Some(record) = self.entities.get(slot) else { return };
         let mine = share_mask(&self.schema, self.local, record.kind, &record.owners);
         let lost = record.mine & !mine;
-        record.mine = mine;
-        if lost != 0 && matches!(self.role, Role::Host(_)) {
+        if lost != 0 && self.is_host() {
             self.publish_last(world, slot, lost);
         }
+        self.entities.set_mine(slot, mine);
         self.capture.renew(slot);
         self.dirty = true;
         self.mark_simulated(world, slot);
@@ -213,23 +229,32 @@ impl Peer {
                 }
                 link.subscriber.want(c, row, wanted);
                 if self.publisher.ever(row) >> c & 1 != 0 {
-                    // who has lost or got authority starts over from what the host holds
+                    // who has lost authority starts over from what the host holds, and who has got it begins there
                     link.subscriber.force(row, 1 << c, tick);
                 }
             }
         }
     }
 
-    /// Publishes what the host has written until now of components that it hands over: the next capture leaves them out.
-    fn publish_last(&mut self, world: &World, slot: u32, components: u64) {
+    /// Host: its authority over `components` of an entity ends. What it wrote since the last send is its last word; what cannot
+    /// travel gives way to what the others have.
+    fn publish_last(&mut self, world: &mut World, slot: u32, components: u64) {
         let Some(record) = self.entities.get(slot).filter(|r| r.out_row != NO_ROW) else { return };
-        let names = name_in(world);
+        let (entity, row) = (record.entity, record.out_row as usize);
         for c in bits(components) {
-            let column = &self.schema.component(c as usize).column;
+            let c = c as usize;
+            let column = &self.schema.component(c).column;
             let mut words = vec![0; column.layout().words()];
-            // what cannot travel stays what it was
-            if let Some(Ok(())) = column.quantise_one(world, record.entity, &names, &mut words) {
-                self.publisher.set(c as usize, record.out_row as usize, &words, self.time.tick, false);
+            let quantised = column.quantise_one(world, entity, &name_in(world), &mut words);
+            match quantised {
+                Some(Ok(())) => {
+                    self.publisher.set(c, row, &words, self.time.tick, false);
+                }
+                Some(Err(_)) if self.publisher.ever(row) >> c & 1 != 0 => {
+                    let words = self.publisher.history.value(c, row).to_vec();
+                    self.write_component(world, slot, c, &words);
+                }
+                _ => {}
             }
         }
     }

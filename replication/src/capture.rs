@@ -195,10 +195,16 @@ impl Capture {
         let components = shape.components;
         let notify = notify & !std::mem::take(&mut shape.added);
         let (net, entity, mine, new) = (record.net, record.entity, record.mine & components, record.out_row == NO_ROW);
-        let Some(row) = publish_row(scene, slot, mine != 0) else { return };
+        // authority over what is not there is told as well: it may just have been taken off
+        let has_mine = record.mine != 0;
+        let Some(row) = publish_row(scene, slot, has_mine) else { return };
         if new {
             findings.bound.push((slot, row));
         }
+        // what was taken off and is put on again, maybe under another ownership in between, is published anew as well: its
+        // receiver may have only what was sent under an earlier one
+        let before = if new { 0 } else { scene.publisher.presence(row).components << 1 };
+        let anew = if self.renewed.contains(&slot) { u64::MAX } else { !before };
         // the first values of what another peer will write are the host's
         let mine = if new && scene.everything { components } else { mine };
         let names = name_in(scene.world);
@@ -208,7 +214,7 @@ impl Capture {
             self.words.clear();
             self.words.resize(column.layout().words(), 0);
             match column.quantise_one(scene.world, entity, &names, &mut self.words) {
-                Some(Ok(())) if !scene.everything && self.renewed.contains(&slot) => {
+                Some(Ok(())) if !scene.everything && anew >> c & 1 != 0 => {
                     scene.publisher.renew(c, row, &self.words, scene.tick);
                 }
                 Some(Ok(())) => {

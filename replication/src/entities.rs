@@ -40,7 +40,7 @@ pub(crate) struct Record {
     pub(crate) out_row: u32,
     /// Rows in what others publish.
     pub(crate) in_rows: SmallVec<[(PeerId, u32); 2]>,
-    /// Bit c: this peer has authority over component c.
+    /// Bit c: this peer has authority over component c. Set by [`Entities::set_mine`].
     pub(crate) mine: u64,
     pub(crate) simulated: bool,
     /// The game was told of it.
@@ -63,6 +63,8 @@ pub(crate) struct Entities {
     records: Vec<Option<Record>>,
     free: Vec<u32>,
     by_net: FxHashMap<NetId, u32>,
+    /// Records of which this peer has authority over a part.
+    own: usize,
 }
 
 impl Entities {
@@ -94,8 +96,22 @@ impl Entities {
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Record> {
         let record = self.records.get_mut(slot as usize)?.take()?;
         self.by_net.remove(&record.net);
+        self.own -= usize::from(record.mine != 0);
         self.free.push(slot);
         Some(record)
+    }
+
+    /// Sets the components that this peer has authority over.
+    pub(crate) fn set_mine(&mut self, slot: u32, mine: u64) {
+        if let Some(record) = self.records.get_mut(slot as usize).and_then(Option::as_mut) {
+            self.own = self.own + usize::from(mine != 0) - usize::from(record.mine != 0);
+            record.mine = mine;
+        }
+    }
+
+    /// How many there are of which this peer has authority over a part.
+    pub(crate) fn own(&self) -> usize {
+        self.own
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&Record> {

@@ -85,7 +85,8 @@ impl Peer {
                 self.time.last_send = tick;
             }
             let used = self.send_packets(due); // 7, 8, 9
-            if used || self.publisher.is_used() {
+            // a tick that was used between two sends stays open until the subscribers have taken note of it
+            if used || due && self.publisher.is_used() {
                 self.release_rows();
                 self.publisher.open();
             }
