@@ -1,1 +1,11 @@
-//! Criterion suites and workload benches of Tidelock.
+//! Criterion suites and workload benches of Tidelock: what they share. How to run them and what the figures mean is in this
+//! crate's README.
+
+#![deny(unsafe_code)]
+
+pub mod alloc;
+pub mod cast;
+pub mod crowd;
+pub mod floor;
+pub mod meter;
+pub mod session;

@@ -37,11 +37,18 @@ pub const NAME_BYTES: usize = 64;
 pub const STRING_BYTES: usize = 512;
 /// Rows of one stream: networked entities that one peer publishes at one time.
 pub const ROWS: usize = 1 << 18;
+/// Rows that a guest may publish at one time: bounds what it can make its host remember.
+pub const GUEST_ROWS: usize = 1 << 14;
+/// Datagrams that are no valid packet, after which the other side counts as broken or hostile and its link ends.
+pub const MALFORMED: u64 = 16;
 /// Peers of one session, the host included.
 pub const PEERS: usize = 1024;
 /// NetIds in one lease.
 pub const LEASE: u64 = 1 << 16;
-/// Messages that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
+/// Bytes of messages of one sender that came and were not fetched, overheads counted: four times what its own lane may hold, so
+/// that whatever a repaired loss sets free at once has room. Beyond, the oldest is dropped and counted.
+pub const MAILBOX_BYTES: usize = 4 << 20;
+/// Messages of one type that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
 pub const WAITING_MESSAGES: usize = 256;
 /// How long a message waits for an entity that it names.
 pub const WAITING_TIME: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use crate::authority::subscribe_row;
 use crate::link::Link;
 use crate::news::News;
-use crate::peer::{Peer, Role};
+use crate::peer::{Knock, Peer, Role};
 use crate::peer_id::PeerId;
 use hecs::World;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use tidelock_netcore::limits;
 use tidelock_netcore::session::{Admitted, GuestState, HostAdmitted, HostGreeting, Refused, reason_of};
 use tidelock_netcore::transport::{Lane, LinkId};
 
-/// Rows that a guest may publish at a time: bounds what it can make the host remember.
-pub(crate) const GUEST_ROWS: usize = 1 << 14;
+/// Refused greetings that are told one by one in one frame: who knocks in a flood shall not wash away other news.
+const REJECTIONS_TOLD: usize = 16;
 
 impl Peer {
     /// A link has opened.
-    pub(crate) fn link_opened(&mut self, link: LinkId) {
+    pub(crate) fn link_opened(&mut self, link: LinkId, address: String) {
         let now = self.time.now;
         match &mut self.role {
-            Role::Host(host) => host.greeting.push((link, HostGreeting::start(now))),
+            Role::Host(host) => host.greeting.push(Knock { link, address, greeting: HostGreeting::start(now) }),
             Role::Guest(guest) => {
                 let hello = if guest.link.is_none() { guest.machine.handle_opened(guest.generation) } else { None };
                 match hello {
@@ -41,7 +41,7 @@ impl Peer {
     pub(crate) fn link_closed(&mut self, world: &mut World, link: LinkId, reason: LinkError) {
         match &mut self.role {
             Role::Host(host) => {
-                host.greeting.retain(|g| g.0 != link);
+                host.greeting.retain(|k| k.link != link);
                 if let Some(index) = self.links.iter().position(|l| l.id == link) {
                     self.remove_guest(world, index, reason_of(reason), false);
                 }
@@ -61,9 +61,9 @@ impl Peer {
         let message = control::decode(bytes);
         match &mut self.role {
             Role::Host(host) => {
-                if let Some(at) = host.greeting.iter().position(|g| g.0 == link) {
-                    let (_, greeting) = host.greeting.swap_remove(at);
-                    self.greeted(link, greeting, message);
+                if let Some(at) = host.greeting.iter().position(|k| k.link == link) {
+                    let knock = host.greeting.swap_remove(at);
+                    self.greeted(knock, message);
                 } else if let Some(index) = self.links.iter().position(|l| l.id == link) {
                     let checked = message.and_then(|m| HostAdmitted::check(&m).map(|()| m));
                     match checked {
@@ -89,15 +89,26 @@ impl Peer {
     }
 
     /// Host: the first message of a link.
-    fn greeted(&mut self, link: LinkId, greeting: HostGreeting, message: Result<Control, PeerError>) {
+    fn greeted(&mut self, knock: Knock, message: Result<Control, PeerError>) {
         let free = self.free_peer();
+        let Knock { link, address, greeting } = knock;
         let outcome = match message {
             Ok(message) => greeting.handle_message(message, &self.terms, free),
             Err(fault) => Err(greeting.handle_fault(fault)),
         };
         match outcome {
             Ok(admitted) => self.admit(link, admitted),
-            Err(Refused { reason, .. }) => self.close_link(link, &reason),
+            Err(Refused { reason, .. }) => self.reject(link, address, reason),
+        }
+    }
+
+    /// Host: a link does not become a peer.
+    fn reject(&mut self, link: LinkId, address: String, reason: DisconnectReason) {
+        self.close_link(link, &reason);
+        let Role::Host(host) = &mut self.role else { return };
+        host.rejections += 1;
+        if host.rejections <= REJECTIONS_TOLD {
+            self.news.push(News::Rejected { address, reason });
         }
     }
 
@@ -127,7 +138,7 @@ impl Peer {
         };
         let unnamed = welcome.cut_to_fit();
         let (first, tick, now) = (self.config.counters_from, self.time.tick, self.time.now);
-        let mut link = Link::new(id, peer, &self.schema, &self.publisher, first, tick, GUEST_ROWS, now);
+        let mut link = Link::new(id, peer, &self.schema, &self.publisher, first, tick, limits::GUEST_ROWS, now);
         let mut fits = link.post_control(&Control::Welcome(welcome));
         for (peer, name) in unnamed {
             fits &= link.post_control(&Control::Joined { peer, name });
@@ -230,13 +241,16 @@ impl Peer {
         match &mut self.role {
             Role::Host(host) => {
                 let mut refused = Vec::new();
-                for (link, greeting) in std::mem::take(&mut host.greeting) {
+                for Knock { link, address, greeting } in std::mem::take(&mut host.greeting) {
                     match greeting.handle_deadline(now) {
-                        Ok(greeting) => host.greeting.push((link, greeting)),
-                        Err(Refused { reason, .. }) => refused.push((link, reason)),
+                        Ok(greeting) => host.greeting.push(Knock { link, address, greeting }),
+                        Err(Refused { reason, .. }) => refused.push((link, address, reason)),
                     }
                 }
-                refused.iter().for_each(|(link, reason)| self.close_link(*link, reason));
+                refused.into_iter().for_each(|(link, address, reason)| self.reject(link, address, reason));
+                if let Role::Host(host) = &mut self.role {
+                    host.rejections = 0;
+                }
                 while let Some(index) = self.links.iter().position(|l| now > l.last_heard + self.config.time_out) {
                     self.remove_guest(world, index, DisconnectReason::TimedOut, true);
                 }

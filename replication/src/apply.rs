@@ -27,6 +27,8 @@ pub(crate) struct Buffers {
     forsaken: FxHashSet<NetId>,
     /// An entity came, so something may be resolved.
     arrived: bool,
+    /// By row of the host's stream: the slot of the entity that was found there last. Names decide; this spares the look-up.
+    slots: Vec<u32>,
 }
 
 impl Buffers {
@@ -70,7 +72,10 @@ impl Peer {
             self.apply_end(world, *row);
         }
         for row in &touched {
-            self.apply_birth(world, row.row);
+            // an entity that is here is born no more, unless the row has become another's
+            if row.components & 1 != 0 || self.slot_seen(row.row).is_none() {
+                self.apply_birth(world, row.row);
+            }
         }
         self.retry_births(world);
         for row in &touched {
@@ -78,6 +83,25 @@ impl Peer {
         }
         self.retry_withheld(world);
         self.apply.touched = touched;
+    }
+
+    /// The slot of the entity that a row names, if it was found there before and is still here.
+    fn slot_seen(&self, row: usize) -> Option<u32> {
+        let slot = *self.apply.slots.get(row)?;
+        let net = self.links[0].incoming.net(row)?;
+        self.entities.get(slot).is_some_and(|r| r.net == net).then_some(slot)
+    }
+
+    /// The slot of the entity that a row names, if it is here.
+    fn slot_in(&mut self, row: usize) -> Option<u32> {
+        if let Some(slot) = self.slot_seen(row) {
+            return Some(slot);
+        }
+        let slot = self.entities.slot_of(self.links[0].incoming.net(row)?)?;
+        let slots = &mut self.apply.slots;
+        slots.resize(slots.len().max(row + 1), u32::MAX);
+        slots[row] = slot;
+        Some(slot)
     }
 
     fn apply_end(&mut self, world: &mut World, touched: Touched) {
@@ -229,26 +253,23 @@ impl Peer {
 
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
         let Touched { row, mut components } = touched;
-        let incoming = &mut self.links[0].incoming;
-        if incoming.have(row) & 1 == 0 {
-            return;
-        }
-        let presence = incoming.presence(row);
-        let Some(slot) = self.entities.slot_of(presence.net) else { return };
+        let Some(slot) = self.slot_in(row) else { return };
         if components & 1 != 0 {
+            let presence = self.links[0].incoming.presence(row);
             self.apply_presence(world, slot, row, &presence);
             components |= self.put_back(world, slot, row, &presence);
         }
         let Some(record) = self.entities.get(slot) else { return };
         let mine = record.mine;
-        for c in bits(components & !1) {
+        let named = self.links[0].incoming.components(row) << 1;
+        for c in bits(components & named) {
             let c = c as usize;
             let incoming = &self.links[0].incoming;
             // what arrives of my own is a correction, unless it was sent before I owned it
-            if !presence.has(c) || mine >> c & 1 != 0 && !incoming.is_of_epoch(c, row) {
+            if mine >> c & 1 != 0 && !incoming.is_of_epoch(c, row) {
                 continue;
             }
-            let words: smallvec::SmallVec<[u32; 16]> = incoming.mirror.value(c, row).into();
+            let words = smallvec::SmallVec::<[u32; 16]>::from_slice(incoming.mirror.value(c, row));
             self.write_component(world, slot, c, &words);
         }
     }
@@ -309,11 +330,12 @@ impl Peer {
         let (net, entity) = (record.net, record.entity);
         let entry = self.schema.component(c);
         let entities = &self.entities;
-        let had = world.contains(entity);
         match entry.column.write(world, entity, words, &|n| entities.entity_of(n)) {
             Ok(Written::NoEntity) => self.forsake(slot),
             Ok(written) => {
-                self.apply.withheld.remove(&(net, c));
+                if !self.apply.withheld.is_empty() {
+                    self.apply.withheld.remove(&(net, c));
+                }
                 if entry.column.layout().has_entities() {
                     for named in entry.column.layout().entities(words) {
                         self.apply.note_naming(named, (net, c), |n| self.entities.entity_of(n).is_some());
@@ -326,7 +348,7 @@ impl Peer {
                     self.news.push(News::Changed { entity, component: component() });
                 }
             }
-            Err(RestoreError::Unresolved(_)) if had => {
+            Err(RestoreError::Unresolved(_)) if world.contains(entity) => {
                 self.apply.withheld.insert((net, c), words.to_vec());
                 if entry.column.remove(world, entity) {
                     self.news.push(News::Removed { entity, component: entry.name.clone() });

@@ -169,7 +169,7 @@ impl Peer {
 
     /// Blocks that are not full leave some rows unused, so a quarter is kept free.
     fn most_entities(&self) -> usize {
-        let rows = if matches!(self.role, Role::Host(_)) { limits::ROWS } else { crate::admission::GUEST_ROWS };
+        let rows = if matches!(self.role, Role::Host(_)) { limits::ROWS } else { limits::GUEST_ROWS };
         rows / 4 * 3
     }
 
@@ -361,7 +361,7 @@ impl Peer {
         let Some(transport) = self.transport.as_mut().filter(|_| close) else { return };
         let (code, text) = reason.to_wire();
         let greeting: Vec<_> = match &self.role {
-            Role::Host(host) => host.greeting.iter().map(|g| g.0).collect(),
+            Role::Host(host) => host.greeting.iter().map(|k| k.link).collect(),
             Role::Guest(guest) => guest.link.into_iter().collect(),
             Role::Ended(_) => Vec::new(),
         };

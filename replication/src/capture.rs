@@ -7,12 +7,13 @@
 use crate::block::bits;
 use crate::column::Shadow;
 use crate::entities::{Entities, NO_ROW, Networked, name_in};
+use crate::netid::NetId;
 use crate::presence::{Life, Presence};
 use crate::publisher::Publisher;
 use crate::replicate::FieldError;
 use crate::schema::Inner;
 use hecs::{Archetype, World};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tidelock_netcore::tick::Tick;
 
 /// What a capture found beside the values it put into the history.
@@ -54,7 +55,8 @@ pub(crate) struct Capture {
     /// By slot: the components that it had at the last capture, and a mark of the round in which it was last seen.
     shapes: Vec<(u64, u32)>,
     round: u32,
-    unsendable: FxHashSet<(u32, usize)>,
+    /// By slot and component: the entity whose value there was told to be unsendable. Slots are used again, names are not.
+    unsendable: FxHashMap<(u32, usize), NetId>,
     indices: Vec<u32>,
     words: Vec<u32>,
     networked: usize,
@@ -168,7 +170,7 @@ impl Capture {
 
     fn take_entity(&mut self, scene: &mut Scene<'_>, slot: u32, components: u64, findings: &mut Findings) {
         let Some(record) = scene.entities.get(slot) else { return };
-        let (entity, mine, new) = (record.entity, record.mine & components, record.out_row == NO_ROW);
+        let (net, entity, mine, new) = (record.net, record.entity, record.mine & components, record.out_row == NO_ROW);
         let Some(row) = publish_row(scene, slot, mine != 0) else { return };
         if new {
             findings.bound.push((slot, row));
@@ -188,7 +190,7 @@ impl Capture {
                 Some(Ok(())) => {
                     scene.publisher.set(c, row, &self.words, scene.tick, false);
                 }
-                Some(Err(error)) => self.report(slot, c, error, findings),
+                Some(Err(error)) => self.report(slot, net, c, error, findings),
                 None => {}
             }
         }
@@ -246,7 +248,8 @@ impl Capture {
         let (entities, publisher, tick) = (&*scene.entities, &mut *scene.publisher, scene.tick);
         column.quantise(archetype, &indices, &names, &mut |i, result| {
             let slot = marks[i as usize].slot;
-            let Some(row) = entities.get(slot).map(|r| r.out_row as usize) else { return };
+            let Some(record) = entities.get(slot) else { return };
+            let row = record.out_row as usize;
             match result {
                 Ok(words) => {
                     let first = publisher.ever(row) >> c & 1 == 0;
@@ -261,18 +264,14 @@ impl Capture {
                         self.unsendable.remove(&(slot, c));
                     }
                 }
-                Err(error) => {
-                    if self.unsendable.insert((slot, c)) {
-                        findings.unsendable.push((slot, c, error));
-                    }
-                }
+                Err(error) => self.report(slot, record.net, c, error, findings),
             }
         });
         self.indices = indices;
     }
 
-    fn report(&mut self, slot: u32, c: usize, error: FieldError, findings: &mut Findings) {
-        if self.unsendable.insert((slot, c)) {
+    fn report(&mut self, slot: u32, net: NetId, c: usize, error: FieldError, findings: &mut Findings) {
+        if self.unsendable.insert((slot, c), net) != Some(net) {
             findings.unsendable.push((slot, c, error));
         }
     }

@@ -3,7 +3,8 @@
 
 use crate::block::{Context, Entry, EntryBase, bits};
 use crate::history::{BLOCK, History, Mark};
-use crate::presence::{Life, Presence};
+use crate::netid::NetId;
+use crate::presence::{self, Life, Presence};
 use crate::schema::Inner;
 use tidelock_netcore::ack::{AckRanges, Received};
 use tidelock_netcore::bits::BitReader;
@@ -47,6 +48,8 @@ struct Decoded {
 
 pub(crate) struct Incoming {
     pub(crate) mirror: History,
+    /// A packet has arrived, so there is a send tick to widen others against.
+    started: bool,
     /// By row: bit c: a value of component c has arrived under the row's binding.
     have: Vec<u64>,
     /// By row: bit c: arrived since the last look.
@@ -70,11 +73,12 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// `first`: the number of the first packet and of the first send tick; `tick`: the session's now; `rows`: how many the
+    /// `first`: the number of the first packet; `tick`: the session's now; `rows`: how many the
     /// publisher may have.
     pub(crate) fn new(schema: &Inner, first: u64, tick: Tick, rows: usize) -> Self {
         Self {
-            mirror: History::new(schema.strides(), Tick(first)),
+            mirror: History::new(schema.strides(), Tick::ZERO),
+            started: false,
             have: Vec::new(),
             touched: Vec::new(),
             touched_rows: Vec::new(),
@@ -122,7 +126,9 @@ impl Incoming {
         sent: u64,
         now: Tick,
     ) -> Result<Reception, PeerError> {
-        let near = References { number: self.received.reference(), send_tick: self.mirror.now(), tick: now, sent };
+        // send ticks only matter relative to each other: before the first, any reference does that leaves room below it
+        let send_tick = if self.started { self.mirror.now() } else { Tick(1 << 17) };
+        let near = References { number: self.received.reference(), send_tick, tick: now, sent };
         let header = Header::read(r, near).map_err(malformed("packet header"))?;
         if !self.received.is_new(header.number) || !self.in_time(&header) {
             return Ok(Reception::Useless);
@@ -193,6 +199,7 @@ impl Incoming {
 
     /// Takes a valid packet over.
     fn publish(&mut self, header: &Header, decoded: &Decoded) {
+        self.started = true;
         self.received.insert(header.number);
         self.received.forget_below(header.floor.min(header.number));
         if header.send_tick > self.mirror.now() {
@@ -263,7 +270,7 @@ impl Incoming {
         if self.have[row] & 1 == 0 {
             return Presence {
                 life: Life::Free,
-                net: crate::netid::NetId(0),
+                net: NetId(0),
                 kind: 0,
                 cut: 0,
                 components: 0,
@@ -271,6 +278,16 @@ impl Incoming {
             };
         }
         Presence::read(self.mirror.value(0, row), self.components, self.slots)
+    }
+
+    /// The name in the row's newest presence, once one has arrived.
+    pub(crate) fn net(&self, row: usize) -> Option<NetId> {
+        (self.have[row] & 1 != 0).then(|| presence::net_in(self.mirror.value(0, row)))
+    }
+
+    /// The components in the row's newest presence, as [`Presence::components`].
+    pub(crate) fn components(&self, row: usize) -> u64 {
+        if self.have[row] & 1 == 0 { 0 } else { presence::components_in(self.mirror.value(0, row), self.components) }
     }
 
     /// Bit c: component c of the row has arrived under its binding.
@@ -282,9 +299,24 @@ impl Incoming {
     pub(crate) fn note_epochs(&mut self, row: usize) {
         let epochs = self.presence(row).owners.map(|o| o.epoch);
         if self.epochs[row].0 != epochs || self.epochs[row].1 == Tick::ZERO {
-            let since = self.mirror.newest_change(0, row).unwrap_or_else(|| self.mirror.now());
-            self.epochs[row] = (epochs, since);
+            self.epochs[row] = (epochs, self.since_when(row, &epochs));
         }
+    }
+
+    /// The oldest send tick that is known to have named these epochs without a break since. Presence travels along while it is not
+    /// acknowledged, so that its newest copy may be younger than a value that came under it.
+    fn since_when(&self, row: usize, epochs: &[u16; crate::policy::OWNER_SLOTS]) -> Tick {
+        let newest = self.mirror.newest_change(0, row);
+        let mut since = newest.unwrap_or_else(|| self.mirror.now());
+        let oldest = self.mirror.now().0.saturating_sub(limits::RING as u64 - 1).max(self.ended[row].0 + 1);
+        for tick in (oldest..since.0).rev().map(Tick).filter(|t| self.mirror.has(0, row, *t)) {
+            let presence = Presence::read(self.mirror.value_at(0, row, tick), self.components, self.slots);
+            if presence.life != Life::Alive || presence.owners.map(|o| o.epoch) != *epochs {
+                break;
+            }
+            since = tick;
+        }
+        since
     }
 
     /// Was the newest value of a component sent under the row's present epochs?

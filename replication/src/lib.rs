@@ -1,4 +1,52 @@
-//! A Rust framework that keeps the worlds of many machines in step.
+//! Tidelock keeps the worlds of many machines in step: multiplayer over a [`hecs`] world.
+//!
+//! In this order it is: correct under loss and malice, simple to read, small on the wire, fast, comfortable.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidelock::{Config, Interpolate, Peer, Replicate, Schema, policy::Host};
+//!
+//! #[derive(Clone, Copy, Replicate, Interpolate)]
+//! struct Position {
+//!     #[net(step = 0.01, range = -500.0..=500.0)]
+//!     x: f32,
+//! }
+//! #[derive(Clone, Copy, Default)]
+//! struct Crate;
+//!
+//! let schema = Schema::builder("game")
+//!     .component::<Position>("position", |c| c.interpolate())
+//!     .kind::<Crate>("crate", Host::default())
+//!     .build()?;
+//! let mut world = hecs::World::new();
+//! let mut peer = Peer::alone(schema, Config::default())?; // or `host`, or `join`, with a transport
+//! peer.spawn(&mut world, Crate, (Position { x: 0.0 },))?;
+//! for frame in 0..60 {
+//!     let now = Duration::from_millis(17) * frame; // since the program's start
+//!     peer.receive(now, &mut world)?; // network in
+//!     while let Some(step) = peer.next_step(&mut world) {
+//!         step.query::<&mut Position>(&world).iter().for_each(|p| p.x += 1.0 * step.seconds());
+//!     }
+//!     peer.send(now, &mut world)?; // network out
+//!     for (_entity, _position) in peer.present::<Position>(&world, now)? {
+//!         // draw
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The contract
+//!
+//! Once per frame: [`Peer::receive`], then every [`Peer::next_step`] until there is none, then [`Peer::send`], all with the time
+//! since the program's own start. Steps are **requests**, to be run in order; what happened is told as [`News`], to which nobody
+//! has to listen. Networked entities are spawned and despawned through the [`Step`], or through the [`Peer`] outside of one. The
+//! world holds simulation values; what to draw comes from [`Peer::present`]. There are no callbacks into the game but
+//! implementations of traits and `validate` closures, and nothing is registered but in the one [`Schema`].
+//!
+//! # Where to read on
+//!
+//! [`policy`] says who decides, [`replicate`] and [`layout`] how components travel, [`testing`] how whole sessions are tested
+//! without a network or a clock.
 
 #![forbid(unsafe_code)]
 
@@ -64,3 +112,8 @@ pub use why::Why;
 
 #[cfg(test)]
 mod wire_tests;
+
+/// The code of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

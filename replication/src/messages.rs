@@ -14,6 +14,7 @@ use crate::peer_id::PeerId;
 use crate::replicate::{Quantiser, Replicate, Restorer};
 use crate::schema::Inner;
 use hecs::World;
+use rustc_hash::FxHashMap;
 use std::any::TypeId;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,17 +41,27 @@ struct Waiting {
     words: Vec<u32>,
 }
 
+impl Waiting {
+    /// The bytes that it counts for.
+    fn cost(&self) -> usize {
+        size_of::<Self>() + self.words.len() * size_of::<u32>()
+    }
+}
+
 /// What came and was not fetched yet.
 pub(crate) struct Mailbox {
     /// By message: in the order of arrival.
     waiting: Vec<VecDeque<Waiting>>,
+    /// By sender: the bytes of what it sent and was not fetched.
+    held: FxHashMap<PeerId, usize>,
     /// Names that were here and are gone, the latest ones.
     dead: VecDeque<NetId>,
 }
 
 impl Mailbox {
     pub(crate) fn new(schema: &Inner) -> Self {
-        Self { waiting: schema.messages.iter().map(|_| VecDeque::new()).collect(), dead: VecDeque::new() }
+        let waiting = schema.messages.iter().map(|_| VecDeque::new()).collect();
+        Self { waiting, held: FxHashMap::default(), dead: VecDeque::new() }
     }
 
     pub(crate) fn note_dead(&mut self, net: NetId) {
@@ -63,10 +74,28 @@ impl Mailbox {
     /// A peer has left: what it said and was not fetched goes with it.
     pub(crate) fn forget(&mut self, peer: PeerId) {
         self.waiting.iter_mut().for_each(|q| q.retain(|w| w.from != peer));
+        self.held.remove(&peer);
     }
 
-    fn len_of(&self, peer: PeerId) -> usize {
-        self.waiting.iter().flatten().filter(|w| w.from == peer).count()
+    fn push(&mut self, message: usize, waiting: Waiting) {
+        *self.held.entry(waiting.from).or_default() += waiting.cost();
+        self.waiting[message].push_back(waiting);
+    }
+
+    fn remove(&mut self, message: usize, at: usize) {
+        if let Some(waiting) = self.waiting[message].remove(at) {
+            let_go(&mut self.held, &waiting);
+        }
+    }
+
+    fn held(&self, peer: PeerId) -> usize {
+        self.held.get(&peer).copied().unwrap_or(0)
+    }
+}
+
+fn let_go(held: &mut FxHashMap<PeerId, usize>, waiting: &Waiting) {
+    if let Some(bytes) = held.get_mut(&waiting.from) {
+        *bytes -= waiting.cost();
     }
 }
 
@@ -124,18 +153,20 @@ impl Peer {
         let index = self.message_index::<M>()?;
         let entities = &self.entities;
         let mut out = Vec::new();
-        let mut held: Vec<PeerId> = Vec::new();
-        self.mailbox.waiting[index].retain(|w| {
-            if held.contains(&w.from) {
+        let mut blocked: Vec<PeerId> = Vec::new();
+        let Mailbox { waiting, held, .. } = &mut self.mailbox;
+        waiting[index].retain(|w| {
+            if blocked.contains(&w.from) {
                 return true;
             }
             match M::restore(&mut Restorer::new(&w.words, &|net| entities.entity_of(net))) {
                 Ok(message) => {
+                    let_go(held, w);
                     out.push((w.from, message));
                     false
                 }
                 Err(_) => {
-                    held.push(w.from);
+                    blocked.push(w.from);
                     true
                 }
             }
@@ -155,11 +186,11 @@ impl Peer {
             Ok((message, words)) => {
                 let from = self.links[index].peer;
                 self.links[index].last_heard = self.time.now;
-                if self.mailbox.len_of(from) >= limits::WAITING_MESSAGES {
+                let waiting = Waiting { from, at: self.time.now, words };
+                while self.mailbox.held(from) + waiting.cost() > limits::MAILBOX_BYTES {
                     self.drop_oldest(from);
                 }
-                let at = self.time.now;
-                self.mailbox.waiting[message].push_back(Waiting { from, at, words });
+                self.mailbox.push(message, waiting);
             }
             Err(error) if self.is_host() => self.misbehaved(world, index, error),
             Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
@@ -181,7 +212,8 @@ impl Peer {
         Ok((index, words))
     }
 
-    /// Drops messages whose entities did not come in time, or are known to be gone.
+    /// Drops messages whose entities did not come in time, or are known to be gone, and the oldest of those that wait if a sender
+    /// has too many.
     pub(crate) fn resolve_messages(&mut self) {
         let now = self.time.now;
         for index in 0..self.mailbox.waiting.len() {
@@ -190,20 +222,24 @@ impl Peer {
                 continue;
             }
             let (entities, dead) = (&self.entities, &self.mailbox.dead);
-            let hopeless = |w: &Waiting| {
-                let missing = |n: &NetId| n.0 != 0 && entities.entity_of(*n).is_none();
-                let mut names = layout.entities(&w.words).filter(missing).peekable();
-                names.peek().is_some() && (now > w.at + limits::WAITING_TIME || names.any(|n| dead.contains(&n)))
-            };
+            let missing = |n: &NetId| n.0 != 0 && entities.entity_of(*n).is_none();
+            let mut waiting: FxHashMap<PeerId, usize> = FxHashMap::default();
             let mut dropped = Vec::new();
-            let queue = &self.mailbox.waiting[index];
-            for (i, w) in queue.iter().enumerate() {
-                if hopeless(w) {
+            // the newest first: those beyond the limit are the oldest
+            for (i, w) in self.mailbox.waiting[index].iter().enumerate().rev() {
+                let mut names = layout.entities(&w.words).filter(missing).peekable();
+                if names.peek().is_none() {
+                    continue;
+                }
+                let count = waiting.entry(w.from).or_default();
+                *count += 1;
+                let hopeless = now > w.at + limits::WAITING_TIME || names.any(|n| dead.contains(&n));
+                if hopeless || *count > limits::WAITING_MESSAGES {
                     dropped.push((i, w.from));
                 }
             }
-            for (i, from) in dropped.into_iter().rev() {
-                self.mailbox.waiting[index].remove(i);
+            for (i, from) in dropped {
+                self.mailbox.remove(index, i);
                 self.note_dropped(from, index);
             }
         }
@@ -215,7 +251,7 @@ impl Peer {
             Some((q[at].at, i, at))
         });
         if let Some((_, index, at)) = oldest.min() {
-            self.mailbox.waiting[index].remove(at);
+            self.mailbox.remove(index, at);
             self.note_dropped(from, index);
         }
     }

@@ -29,6 +29,15 @@ pub enum News {
         /// Why.
         reason: DisconnectReason,
     },
+    /// Somebody knocked and was not let in (host only): other protocol versions or another schema, no free seat, no greeting in
+    /// time, or one that does not follow the protocol. The other side is told the same reason. Of many in one frame only the
+    /// first 16 are told.
+    Rejected {
+        /// Where it came from, as the transport names it.
+        address: String,
+        /// Why.
+        reason: DisconnectReason,
+    },
     /// Somebody joined.
     Joined {
         /// Who.

@@ -71,7 +71,17 @@ pub(crate) enum Role {
 pub(crate) struct HostSide {
     pub(crate) session: u64,
     pub(crate) next_peer: u16,
-    pub(crate) greeting: Vec<(LinkId, HostGreeting)>,
+    pub(crate) greeting: Vec<Knock>,
+    /// Refused greetings told since the last deadlines passed.
+    pub(crate) rejections: usize,
+}
+
+/// A link that has not said yet who it is.
+pub(crate) struct Knock {
+    pub(crate) link: LinkId,
+    /// Where it comes from, as its transport names it.
+    pub(crate) address: String,
+    pub(crate) greeting: HostGreeting,
 }
 
 pub(crate) struct GuestSide {
@@ -157,7 +167,7 @@ impl Peer {
         let terms = Terms::new(tidelock_netcore::control::PROTOCOL_VERSIONS, schema.digest(), &schema.entries());
         let role = if host {
             let session = config.session.unwrap_or_else(made_up_id);
-            Role::Host(HostSide { session, next_peer: 1, greeting: Vec::new() })
+            Role::Host(HostSide { session, next_peer: 1, greeting: Vec::new(), rejections: 0 })
         } else {
             let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
             let generation = machine.generation();

@@ -87,7 +87,6 @@ impl Presence {
     /// The inverse of [`write`](Self::write), for words that passed the layout's checks.
     pub(crate) fn read(words: &[u32], components: usize, slots: usize) -> Self {
         let sets = components.div_ceil(32);
-        let set = words[HEAD..HEAD + sets].iter().rev().fold(0u64, |a, w| a << 32 | u64::from(*w));
         let mut owners = [UNOWNED; OWNER_SLOTS];
         for (pair, owner) in words[HEAD + sets..].chunks(2).zip(&mut owners[..slots]) {
             let peer = if pair[0] == NOBODY_WORD { PeerId::NOBODY } else { PeerId(pair[0] as u16) };
@@ -98,11 +97,23 @@ impl Presence {
             2 => Life::Dead,
             _ => Life::Free,
         };
-        let net = NetId(u64::from(words[1]) | u64::from(words[2]) << 32);
+        let (net, set) = (net_in(words), components_in(words, components));
         Self { life, net, kind: words[3] as usize, cut: words[4] as u8, components: set, owners }
     }
 
     pub(crate) fn has(&self, c: usize) -> bool {
         c > 0 && self.components >> (c - 1) & 1 != 0
     }
+}
+
+/// The name in the words of a presence.
+#[inline]
+pub(crate) fn net_in(words: &[u32]) -> NetId {
+    NetId(u64::from(words[1]) | u64::from(words[2]) << 32)
+}
+
+/// The set of components in the words of a presence.
+#[inline]
+pub(crate) fn components_in(words: &[u32], components: usize) -> u64 {
+    words[HEAD..HEAD + components.div_ceil(32)].iter().rev().fold(0u64, |a, w| a << 32 | u64::from(*w))
 }

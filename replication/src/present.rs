@@ -83,7 +83,8 @@ struct Moment {
 impl Moment {
     /// Ticks from `tick` to this moment.
     fn since(self, tick: Tick) -> f32 {
-        self.tick.0 as f32 - tick.0 as f32 + self.part
+        // whole numbers first: after some days a tick is more than an f32 can hold exactly
+        self.tick.0.wrapping_sub(tick.0) as i64 as f32 + self.part
     }
 }
 

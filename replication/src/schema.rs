@@ -114,7 +114,15 @@ pub(crate) struct MessageEntry {
     pub(crate) reliable: bool,
 }
 
-/// What travels, and who decides. Cheap to clone.
+/// What travels, and who decides. Cheap to clone. It is complete before a [`Peer`](crate::Peer) can be made from it, and cannot be
+/// changed after: to register something late does not compile.
+///
+/// ```compile_fail,E0599
+/// # #[derive(tidelock::Replicate)]
+/// # struct Late;
+/// let schema = tidelock::Schema::builder("game").build().unwrap();
+/// schema.component::<Late>("late", |c| c); // only the builder can
+/// ```
 #[derive(Clone)]
 pub struct Schema(pub(crate) Arc<Inner>);
 

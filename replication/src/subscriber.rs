@@ -38,6 +38,15 @@ struct Flight {
     carried: Vec<Carried>,
 }
 
+/// Rows of one block and component that were forced: only packets from this number on make up for it.
+#[derive(Clone, Copy)]
+struct Force {
+    number: u64,
+    block: u32,
+    component: u8,
+    mask: u64,
+}
+
 /// Counters of one stream, as values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
@@ -71,6 +80,8 @@ pub(crate) struct Subscriber {
     stale_any: bool,
     next_number: u64,
     flights: VecDeque<Flight>,
+    /// In ascending order of numbers; those that every open packet is younger than are let go.
+    forces: VecDeque<Force>,
     pool: Vec<Vec<Carried>>,
     scratch: Vec<u64>,
     pub(crate) stats: StreamStats,
@@ -92,6 +103,7 @@ impl Subscriber {
             stale_any: false,
             next_number: first,
             flights: VecDeque::new(),
+            forces: VecDeque::new(),
             pool: Vec::new(),
             scratch: Vec::new(),
             stats: StreamStats::default(),
@@ -166,10 +178,30 @@ impl Subscriber {
             let (at, bit) = (self.at(c as usize, row / BLOCK), 1u64 << (row % BLOCK));
             self.pending[at] |= bit;
             self.stale[at] |= bit;
+            self.note_force(c as u8, (row / BLOCK) as u32, bit);
         }
         self.stale_any = true;
         self.as_of[row] = Tick::ZERO;
         self.mark_since(row / BLOCK, since);
+    }
+
+    /// A packet that is on its way already does not make up for a force, even if it carries the same value: the peer may have
+    /// written over it since.
+    fn note_force(&mut self, component: u8, block: u32, mask: u64) {
+        if self.flights.is_empty() {
+            return;
+        }
+        let number = self.next_number;
+        match self.forces.back_mut() {
+            Some(f) if (f.number, f.component, f.block) == (number, component, block) => f.mask |= mask,
+            _ => self.forces.push_back(Force { number, block, component, mask }),
+        }
+    }
+
+    /// What an acknowledged packet settles of what it carried.
+    fn settled(&self, number: u64, x: &Carried) -> u64 {
+        let later = self.forces.iter().rev().take_while(|f| f.number > number);
+        later.filter(|f| (f.block, f.component) == (x.block, x.component)).fold(x.mask, |mask, f| mask & !f.mask)
     }
 
     fn mark_since(&mut self, block: usize, since: Tick) {
@@ -303,9 +335,11 @@ impl Subscriber {
                 continue;
             }
             self.scratch.fill(0);
-            for flight in self.flights.iter().filter(|f| f.acked && f.send_tick == tick) {
+            let first = self.floor();
+            for (i, flight) in self.flights.iter().enumerate().filter(|(_, f)| f.acked && f.send_tick == tick) {
                 for x in &flight.carried {
-                    self.scratch[usize::from(x.component) * self.blocks + x.block as usize] |= x.mask;
+                    let at = usize::from(x.component) * self.blocks + x.block as usize;
+                    self.scratch[at] |= self.settled(first + i as u64, x);
                 }
             }
             self.step(tick, publisher);
@@ -340,12 +374,13 @@ impl Subscriber {
         if !history.remembers(sent) {
             return;
         }
+        let number = self.floor() + flight as u64;
         for x in &self.flights[flight].carried {
             let (c, block) = (usize::from(x.component), x.block as usize);
             let at = c * self.blocks + block;
             let later =
                 (sent.0 + 1..=self.base.0).fold(0, |m, t| m | history.changed(c, Tick(t)).get(block).copied().unwrap_or(0));
-            self.stale[at] &= !(x.mask & !later);
+            self.stale[at] &= !(self.settled(number, x) & !later);
         }
     }
 
@@ -378,6 +413,10 @@ impl Subscriber {
         while self.flights.front().is_some_and(|f| f.acked || f.lost) {
             let flight = self.flights.pop_front().expect("it was just looked at");
             self.recycle(flight.carried);
+        }
+        let floor = self.floor();
+        while self.forces.front().is_some_and(|f| f.number <= floor) {
+            self.forces.pop_front();
         }
     }
 

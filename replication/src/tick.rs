@@ -33,8 +33,6 @@ use tidelock_netcore::transport::{Arrival, Delivery, Lane, LinkId, Transport};
 const HOST_MARK: Duration = Duration::from_millis(200);
 /// A guest tells its host at least this often that it is there.
 const GUEST_MARK: Duration = Duration::from_millis(500);
-/// Datagrams that are no valid packet, after which the other side is taken to be broken or hostile.
-const MALFORMED: u64 = 16;
 /// More than any header takes, in bits, beside acknowledgements: see `netcore::packet`.
 const HEADER_SLACK: usize = 64;
 
@@ -48,7 +46,7 @@ impl Peer {
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(arrival) = self.transport.as_mut().and_then(|t| t.poll(now, &mut payload)) {
             match arrival {
-                Arrival::Opened { link, .. } => self.link_opened(link),
+                Arrival::Opened { link, address } => self.link_opened(link, address),
                 Arrival::Datagram { link } => self.take_datagram(world, link, &payload), // 1, 2
                 Arrival::Message { link, lane } if lane == Lane::CONTROL => self.control_message(world, link, &payload),
                 Arrival::Message { link, .. } => self.take_message(world, link, &payload, true),
@@ -179,7 +177,7 @@ impl Peer {
             Ok(Reception::Useless) => link.counters.useless += 1,
             Err(error) => {
                 link.counters.malformed += 1;
-                if link.counters.malformed < MALFORMED {
+                if link.counters.malformed < limits::MALFORMED {
                     return;
                 }
                 if self.is_host() {

@@ -180,3 +180,12 @@ pub fn churn(seat: usize, world: &mut World, step: &mut tidelock::Step<'_>, rng:
         }
     }
 }
+
+/// `SEED=n` runs one, `SEEDS=n` so many; otherwise `usual`: the first seed and their number.
+pub fn seeds(usual: u64) -> (u64, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
+    match (number("SEED"), number("SEEDS")) {
+        (Some(seed), _) => (seed, 1),
+        (None, count) => (1, count.unwrap_or(usual)),
+    }
+}

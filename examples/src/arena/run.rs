@@ -1,0 +1,219 @@
+//! The three ways to run: all in one process, as a host, as a guest. Each judges for itself.
+
+use crate::failure::Failure;
+use crate::options::{AllOptions, Common, HostOptions, JoinOptions, weather};
+use crate::report::{Conditions, Figures, Report};
+use crate::roles::{Guest, Host, Phase, Setup};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tidelock_quic::shim::Shim;
+use tidelock_quic::{Identity, JoinConfig, ListenConfig, QuicTransport, Timing};
+
+/// A frame.
+const FRAME: Duration = Duration::from_nanos(1_000_000_000 / 60);
+/// How long all guests of one process may take to come in.
+const GATHER: Duration = Duration::from_secs(20);
+/// How long guests may take to hear that the host has gone.
+const PART: Duration = Duration::from_secs(2);
+
+/// Frames at an even pace.
+struct Pace {
+    start: Instant,
+    next: Duration,
+    /// Whole seconds that were told.
+    told: u64,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { start: Instant::now(), next: Duration::ZERO, told: 0 }
+    }
+
+    /// Waits for the next frame; its time.
+    fn frame(&mut self) -> Duration {
+        let now = self.start.elapsed();
+        match self.next.checked_sub(now) {
+            Some(rest) => std::thread::sleep(rest),
+            // too slow: frames are left out, not made up for
+            None => self.next = now,
+        }
+        self.next += FRAME;
+        self.start.elapsed()
+    }
+
+    /// Is a line of figures due?
+    fn is_new_second(&mut self, now: Duration) -> bool {
+        let new = now.as_secs() > self.told;
+        self.told = now.as_secs();
+        new
+    }
+}
+
+/// A host and its guests in this process.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) fn all_in_one(options: &AllOptions) -> Result<(), Failure> {
+    let &AllOptions { guests: wanted, entities, seconds, latency, jitter, loss, ref common } = options;
+    let conditions = Conditions { latency, jitter, loss, seed: common.seed };
+    let share = entities as usize / (usize::from(wanted) + 1);
+    let rest = entities as usize - share * usize::from(wanted);
+    let (transport, address) = listen(([127, 0, 0, 1], 0).into(), wanted, common.timing())?;
+    let (_shim, address) = shimmed(address, &conditions)?;
+    let target = format!("{address}#{}", transport.fingerprint());
+    let mut host = Host::new(transport, &setup(common, rest, 0), wanted.into(), seconds)?;
+    let join = JoinConfig { deadline: GATHER, timing: common.timing() };
+    let mut guests = Vec::new();
+    for i in 1..=wanted {
+        let transport = QuicTransport::join(&target, join)?;
+        guests.push(Guest::new(transport, &setup(common, share, i.into()), &format!("bot {i}"))?);
+    }
+    println!(
+        "{wanted} guests and about {entities} entities for {seconds} s, over QUIC with {latency} ms round trip, {jitter} ms jitter, \
+         {} % loss; seed {}",
+        loss * 100.0,
+        common.seed
+    );
+    play(&mut host, &mut guests, conditions)?.print(common.json);
+    guests.iter().try_for_each(Guest::verdict)?;
+    host.verdict()
+}
+
+/// Runs a host and its guests to their end.
+fn play(host: &mut Host, guests: &mut [Guest], conditions: Conditions) -> Result<Report, Failure> {
+    let mut pace = Pace::new();
+    while host.phase != Phase::Over {
+        let now = pace.frame();
+        host.frame(now)?;
+        for guest in &mut *guests {
+            guest.frame(now)?;
+        }
+        tell_remarks(host);
+        if pace.is_new_second(now) {
+            let figures = Figures::of(Some(host), guests, now);
+            println!("{}", figures.line(host.phase));
+            guests.iter_mut().for_each(|guest| guest.view.oldest_now = Duration::ZERO);
+        }
+        let lost = guests.iter().find_map(|guest| guest.outcome().and_then(Result::err));
+        if let Some(failure) = lost {
+            return Err(failure);
+        }
+        if host.phase == Phase::Gathering && now > GATHER {
+            return Err(Failure::Missing(host.guests().len(), guests.len()));
+        }
+    }
+    let report = Report::new(conditions, Some(host), guests);
+    host.end();
+    let until = pace.start.elapsed() + PART;
+    while guests.iter().any(|guest| guest.outcome().is_none()) && pace.start.elapsed() < until {
+        let now = pace.frame();
+        for guest in &mut *guests {
+            guest.frame(now)?;
+        }
+    }
+    Ok(report)
+}
+
+/// A host for guests in other processes.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) fn host(options: &HostOptions) -> Result<(), Failure> {
+    let common = &options.common;
+    let (transport, _) = listen(options.listen, 0, common.timing())?;
+    println!("{}", transport.address());
+    flush();
+    let mut host = Host::new(transport, &setup(common, options.entities as usize, 0), 1, options.seconds)?;
+    let mut pace = Pace::new();
+    while host.phase != Phase::Over {
+        let now = pace.frame();
+        host.frame(now)?;
+        tell_remarks(&mut host);
+        if pace.is_new_second(now) && host.phase != Phase::Gathering {
+            println!("{}", Figures::of(Some(&host), &[], now).line(host.phase));
+            flush();
+        }
+    }
+    let report = Report::new(Conditions { seed: common.seed, ..Conditions::default() }, Some(&host), &[]);
+    let verdict = host.verdict();
+    host.end();
+    drop(host); // its guests are told
+    report.print(common.json);
+    verdict
+}
+
+/// A guest of a host in another process.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) fn join(options: &JoinOptions) -> Result<(), Failure> {
+    let common = &options.common;
+    let conditions = Conditions { latency: options.latency, jitter: options.jitter, loss: options.loss, seed: common.seed };
+    let (_shim, target) = match weather(&conditions) {
+        Some(_) => {
+            let place = options.address.split_once('#').and_then(|(place, print)| Some((place.parse().ok()?, print)));
+            let (place, print) = place.ok_or_else(|| Failure::NeedsNumbers(options.address.clone()))?;
+            let (shim, address) = shimmed(place, &conditions)?;
+            (shim, format!("{address}#{print}"))
+        }
+        None => (None, options.address.clone()),
+    };
+    // bots of several processes are not to do the same
+    let setup = setup(common, options.entities as usize, u64::from(std::process::id()) << 32);
+    let join = JoinConfig { deadline: common.time_out(), timing: common.timing() };
+    let mut guests = [Guest::new(QuicTransport::join(&target, join)?, &setup, "guest")?];
+    let mut pace = Pace::new();
+    let outcome = loop {
+        let now = pace.frame();
+        guests[0].frame(now)?;
+        if let Some(outcome) = guests[0].outcome() {
+            break outcome;
+        }
+        if pace.is_new_second(now) && guests[0].was_in() && !guests[0].finished {
+            println!("{}", Figures::of(None, &guests, now).line(Phase::Playing { since: Duration::ZERO }));
+            flush();
+            guests[0].view.oldest_now = Duration::ZERO;
+        }
+    };
+    if guests[0].was_in() {
+        Report::new(conditions, None, &guests).print(common.json);
+    }
+    outcome
+}
+
+fn setup(common: &Common, share: usize, salt: u64) -> Setup {
+    Setup { share, seed: common.seed.wrapping_add(salt), send_every: common.send_every, time_out: common.time_out() }
+}
+
+/// A transport for a host, and where it really listens.
+fn listen(addr: SocketAddr, guests: u16, timing: Timing) -> Result<(QuicTransport, SocketAddr), Failure> {
+    let mut config = ListenConfig::new(addr, Identity::generate()?);
+    // all guests of this process come from one address
+    config.limits.per_address = config.limits.per_address.max(guests.into());
+    config.timing = timing;
+    let transport = QuicTransport::listen(config).map_err(Failure::Listen)?;
+    let local = transport.local_addr().unwrap_or(addr);
+    Ok((transport, local))
+}
+
+/// A bad network in front of `target`, unless it is to be perfect, and where to send to.
+fn shimmed(target: SocketAddr, conditions: &Conditions) -> Result<(Option<Shim>, SocketAddr), Failure> {
+    let Some(weather) = weather(conditions) else { return Ok((None, target)) };
+    let shim = Shim::start(target, weather).map_err(Failure::Shim)?;
+    let address = shim.addr();
+    Ok((Some(shim), address))
+}
+
+fn tell_remarks(host: &mut Host) {
+    for remark in host.remarks.drain(..) {
+        println!("{remark}");
+        flush();
+    }
+}
+
+/// Who reads through a pipe is to see each line at once.
+fn flush() {
+    // a reader that is gone needs no lines
+    let _ = std::io::stdout().flush();
+}

@@ -1,1 +1,0 @@
-//! Programs a person can run: arena is the front door.
