@@ -82,27 +82,22 @@ pub fn read_front(bits: &mut Bits<'_>, greatest_number: u64, greatest_send_tick:
     Ok(Front { number, send_tick })
 }
 
-/// Reads everything after the front.
-pub fn read_rest(bits: Bits<'_>, front: Front, known: Known<'_>) -> Result<Packet, Fault> {
-    let mut bits = bits;
-    let session_tick = widen(bits.number(16)?, known.session_tick);
-    let base = read_base(&mut bits, front.send_tick)?;
+/// Reads the header after the front.
+pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greatest_sent_back: u64) -> Result<Packet, Fault> {
+    let session_tick = widen(bits.number(16)?, session_tick);
+    let base = read_base(bits, front.send_tick)?;
     let behind = if bits.bit()? { 0 } else { bits.exp_golomb(3)? };
     let complete = session_tick.checked_sub(behind).ok_or(Fault::Malformed("complete below 0"))?;
     let floor = front.number.checked_sub(bits.exp_golomb(2)?).ok_or(Fault::Malformed("a floor below 0"))?;
-    let ack = if bits.bit()? { Some(read_ack(&mut bits, known.greatest_sent_back)?) } else { None };
-    let stamp = if bits.bit()? { Some(read_stamp(&mut bits)?) } else { None };
-    let mut packet = Packet {
-        number: front.number,
-        send_tick: front.send_tick,
-        session_tick,
-        base,
-        complete,
-        floor,
-        ack,
-        stamp,
-        entries: Vec::new(),
-    };
+    let ack = if bits.bit()? { Some(read_ack(bits, greatest_sent_back)?) } else { None };
+    let stamp = if bits.bit()? { Some(read_stamp(bits)?) } else { None };
+    let Front { number, send_tick } = front;
+    Ok(Packet { number, send_tick, session_tick, base, complete, floor, ack, stamp, entries: Vec::new() })
+}
+
+/// Reads everything after the front.
+pub fn read_rest(mut bits: Bits<'_>, front: Front, known: Known<'_>) -> Result<Packet, Fault> {
+    let mut packet = read_header(&mut bits, front, known.session_tick, known.greatest_sent_back)?;
     let mut context = Context::default();
     while bits.bit()? {
         let mut entry = read_head(&mut bits, &packet, &context, known)?;

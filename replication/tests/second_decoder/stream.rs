@@ -152,6 +152,11 @@ impl Stream {
         self.has
     }
 
+    /// The send tick of the newest value of a component of a row.
+    pub fn sent(&self, row: u64, component: usize) -> Option<u64> {
+        self.mirror.newest(component, row).map(|(tick, _)| tick)
+    }
+
     /// The rows that presence was received for.
     pub fn rows(&self) -> Vec<u64> {
         self.mirror.values.keys().filter(|(component, _)| *component == 0).map(|(_, row)| *row).collect()
