@@ -13,6 +13,7 @@ use second_decoder::packet::{read_front, read_header};
 use second_decoder::stream::Stream;
 use second_decoder::{Code, Fault, Schema, fields};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 use tidelock::testing::{Seat, Table};
 use tidelock::{NetId, PeerId, To};
@@ -66,6 +67,7 @@ impl Direction {
 
 /// The link between the host and one guest.
 struct Link {
+    schema: Rc<Schema>,
     down: Direction,
     up: Direction,
     /// Before its welcome a guest does not listen to datagrams.
@@ -81,6 +83,7 @@ struct Link {
 impl Link {
     fn new() -> Self {
         Self {
+            schema: Rc::new(described()),
             down: Direction::new(HOST_ROWS),
             up: Direction::new(GUEST_ROWS),
             welcome: false,
@@ -118,7 +121,7 @@ impl Link {
             let (name, _) = read_control(bytes).expect("a control message");
             self.welcome |= name == "Welcome";
         } else {
-            read_reliable(&described(), bytes).expect("a message of the game");
+            read_reliable(&self.schema, bytes).expect("a message of the game");
             self.messages += 1;
         }
     }
@@ -167,15 +170,20 @@ const COMPARED: [&str; 4] = ["position", "health", "banner", "tag"];
 
 /// The guest's world must be what the second reader holds of the host's stream.
 fn compare_guest(link: &mut Link, seat: &Seat) -> Result<(), String> {
-    let schema = described();
+    let schema = link.schema.clone();
     let reader = &link.down.reader;
     for row in reader.rows() {
         let Some(presence) = reader.presence(row).filter(|presence| presence.life == 1) else { continue };
+        let own = presence.owners.iter().any(|(owner, _)| *owner == u32::from(seat.peer.local().0));
+        if own {
+            link.owned.insert(presence.net);
+        }
         let named: Vec<_> = (1..=schema.components.len()).filter(|c| presence.has(*c)).collect();
         let whole = named.iter().all(|c| reader.shown(row, *c).is_some());
         let Some(entity) = seat.find(NetId(presence.net)) else {
             if whole && !link.owned.contains(&presence.net) {
-                return Err(format!("row {row}: {presence:?} is not in the world"));
+                let sent: Vec<_> = named.iter().map(|c| (*c, reader.sent(row, *c))).collect();
+                return Err(format!("row {row}: {presence:?} is not in the world; {sent:?}; {}", reader.history(row)));
             }
             continue;
         };
@@ -184,7 +192,6 @@ fn compare_guest(link: &mut Link, seat: &Seat) -> Result<(), String> {
             let key = (presence.net, column);
             if has_authority(seat, entity, name) {
                 link.own.insert(key, reader.sent(row, column));
-                link.owned.insert(presence.net);
                 continue;
             }
             // its own last word stays until a word of the host's comes
@@ -204,7 +211,7 @@ fn compare_guest(link: &mut Link, seat: &Seat) -> Result<(), String> {
 
 /// At rest, the host's world must be what the second reader holds of a guest's stream, where the guest has the say.
 fn compare_host(link: &Link, guest: &Seat, host: &Seat) -> Result<u64, String> {
-    let schema = described();
+    let schema = &link.schema;
     let reader = &link.up.reader;
     let mut compared = 0;
     for row in reader.rows() {

@@ -152,6 +152,12 @@ impl Stream {
         self.has
     }
 
+    /// The last words of presence of a row, newest first, for a person to read.
+    pub fn history(&self, row: u64) -> String {
+        let ticks = self.mirror.values.get(&(0, row)).into_iter().flat_map(|ticks| ticks.iter().rev());
+        ticks.take(5).map(|(tick, words)| format!("{tick}: {words:?}")).collect::<Vec<_>>().join(", ")
+    }
+
     /// The send tick of the newest value of a component of a row.
     pub fn sent(&self, row: u64, component: usize) -> Option<u64> {
         self.mirror.newest(component, row).map(|(tick, _)| tick)
@@ -159,7 +165,7 @@ impl Stream {
 
     /// The rows that presence was received for.
     pub fn rows(&self) -> Vec<u64> {
-        self.mirror.values.keys().filter(|(component, _)| *component == 0).map(|(_, row)| *row).collect()
+        self.mirror.values.range((0, 0)..(1, 0)).map(|((_, row), _)| *row).collect()
     }
 
     /// The newest presence of a row.
