@@ -138,11 +138,7 @@ fn check_sent(sender: &mut Sender, back: &Stream, greatest_sent_back: u64, bytes
     assert!(header.floor >= sender.floor, "a floor that went back from {}: {header}", sender.floor);
     assert!(header.session_tick.abs_diff(tick) <= 60, "a session tick far from {tick}: {header}");
     assert_eq!(header.ack.clone().unwrap_or_default(), back.ranges(), "an acknowledgement is all ranges kept: {header}");
-    *sender = Sender {
-        number: header.number,
-        send_tick: sender.send_tick.max(header.send_tick),
-        floor: header.floor,
-    };
+    *sender = Sender { number: header.number, send_tick: sender.send_tick.max(header.send_tick), floor: header.floor };
 }
 
 /// The words of a component in a world.
