@@ -1,7 +1,7 @@
 //! Which components of the crowd travel, and how. Another schema is one more [`Cast`].
 
 use crate::crowd::Crowd;
-use crate::floor::{Column, Plain};
+use crate::floor::{Column, Flat, Plain, bytes, floats};
 use hecs::{Entity, World};
 use tidelock::policy::Host;
 use tidelock::{Peer, Replicate, Schema};
@@ -57,6 +57,46 @@ pub struct Health(u16);
 /// The one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Body;
+
+impl Flat for Position {
+    fn put(&self, into: &mut Vec<u8>) {
+        [self.x, self.y, self.z].iter().for_each(|v| into.extend_from_slice(&v.to_le_bytes()));
+    }
+
+    fn take(from: &mut &[u8]) -> Self {
+        position(floats(from))
+    }
+}
+
+impl Flat for Rotation {
+    fn put(&self, into: &mut Vec<u8>) {
+        self.0.iter().for_each(|v| into.extend_from_slice(&v.to_le_bytes()));
+    }
+
+    fn take(from: &mut &[u8]) -> Self {
+        Self(floats(from))
+    }
+}
+
+impl Flat for Velocity {
+    fn put(&self, into: &mut Vec<u8>) {
+        [self.x, self.y, self.z].iter().for_each(|v| into.extend_from_slice(&v.to_le_bytes()));
+    }
+
+    fn take(from: &mut &[u8]) -> Self {
+        velocity(floats(from))
+    }
+}
+
+impl Flat for Health {
+    fn put(&self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.0.to_le_bytes());
+    }
+
+    fn take(from: &mut &[u8]) -> Self {
+        Self(u16::from_le_bytes(bytes(from)))
+    }
+}
 
 fn position([x, y, z]: [f32; 3]) -> Position {
     Position { x, y, z }

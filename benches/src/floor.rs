@@ -19,15 +19,39 @@ pub trait Column {
     fn is_equal(&self, a: &World, b: &World) -> bool;
 }
 
+/// A value as plain bytes.
+pub trait Flat: Component + Copy + PartialEq {
+    /// Appends them.
+    fn put(&self, into: &mut Vec<u8>);
+    /// Takes them off the front.
+    fn take(from: &mut &[u8]) -> Self;
+}
+
+/// Takes an array off the front of a buffer.
+///
+/// # Panics
+/// If it is not there.
+pub fn bytes<const N: usize>(from: &mut &[u8]) -> [u8; N] {
+    let (head, rest) = from.split_first_chunk().expect("the buffer was filled by the same columns");
+    *from = rest;
+    *head
+}
+
+/// Takes floats off the front of a buffer.
+pub fn floats<const N: usize>(from: &mut &[u8]) -> [f32; N] {
+    std::array::from_fn(|_| f32::from_le_bytes(bytes(from)))
+}
+
 /// A column of plain values.
 pub struct Plain<C> {
     shadow: Vec<C>,
+    /// A bit for each value that differs, then those values.
     changed: Vec<u64>,
-    values: Vec<C>,
-    guests: Vec<(Vec<u64>, Vec<C>)>,
+    values: Vec<u8>,
+    guests: Vec<(Vec<u64>, Vec<u8>)>,
 }
 
-impl<C: Component + Copy + PartialEq> Plain<C> {
+impl<C: Flat> Plain<C> {
     /// An empty one.
     #[must_use]
     pub fn boxed() -> Box<dyn Column> {
@@ -44,7 +68,7 @@ fn each_column<C: Component>(world: &World, mut f: impl FnMut(&[C])) {
     }
 }
 
-impl<C: Component + Copy + PartialEq> Column for Plain<C> {
+impl<C: Flat> Column for Plain<C> {
     fn collect(&mut self, world: &World) {
         self.changed.clear();
         self.values.clear();
@@ -63,7 +87,7 @@ impl<C: Component + Copy + PartialEq> Column for Plain<C> {
                 while mask != 0 {
                     let i = mask.trailing_zeros() as usize;
                     old[i] = new[i];
-                    self.values.push(new[i]);
+                    new[i].put(&mut self.values);
                     mask &= mask - 1;
                 }
             }
@@ -83,15 +107,14 @@ impl<C: Component + Copy + PartialEq> Column for Plain<C> {
 
     fn apply(&self, world: &World) {
         let Some((changed, values)) = self.guests.first() else { return };
-        let (mut block, mut at) = (0, 0);
+        let (mut block, mut values) = (0, &values[..]);
         for archetype in world.archetypes() {
             let Some(mut column) = archetype.get::<&mut C>() else { continue };
             for chunk in column.chunks_mut(64) {
                 let mut mask = changed[block];
                 block += 1;
                 while mask != 0 {
-                    chunk[mask.trailing_zeros() as usize] = values[at];
-                    at += 1;
+                    chunk[mask.trailing_zeros() as usize] = C::take(&mut values);
                     mask &= mask - 1;
                 }
             }
@@ -103,8 +126,7 @@ impl<C: Component + Copy + PartialEq> Column for Plain<C> {
         each_column::<C>(from, |column| values.extend_from_slice(column));
         let mut entities: Vec<_> = into.iter().map(|e| e.entity()).collect();
         entities.sort_unstable();
-        for entity in entities.len()..values.len() {
-            let _ = entity;
+        while entities.len() < values.len() {
             entities.push(into.spawn(()));
         }
         for (entity, value) in entities.into_iter().zip(values) {

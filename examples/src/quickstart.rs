@@ -7,13 +7,8 @@ use tidelock::{Config, Interpolate, Peer, Replicate, Schema, SchemaError, policy
 use tidelock_loopback::{Conditions, Network};
 use tidelock_quic::{Identity, JoinConfig, ListenConfig, QuicTransport};
 
-#[derive(Clone, Copy, Debug, Replicate, Interpolate)]
-struct Position {
-    #[net(step = 0.01, range = -500.0..=500.0)]
-    x: f32,
-    #[net(step = 0.01, range = -500.0..=500.0)]
-    y: f32,
-}
+#[derive(Clone, Copy, Replicate, Interpolate)]
+struct Position(#[net(step = 0.01, range = -500.0..=500.0)] [f32; 2]);
 
 #[derive(Clone, Copy, Default)]
 struct Ball;
@@ -24,25 +19,23 @@ fn schema() -> Result<Schema, SchemaError> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (args, config): (Vec<String>, _) = (std::env::args().skip(1).collect(), Config::default());
     let mut peers = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["host"] => {
             let transport = QuicTransport::listen(ListenConfig::new("127.0.0.1:0".parse()?, Identity::generate()?))?;
             println!("{}", transport.address());
-            vec![Peer::host(schema()?, transport, Config::default())?]
+            vec![Peer::host(schema()?, transport, config)?]
         }
-        ["join", address] => {
-            vec![Peer::join(schema()?, QuicTransport::join(address, JoinConfig::default())?, Config::default())?]
-        }
+        ["join", address] => vec![Peer::join(schema()?, QuicTransport::join(address, JoinConfig::default())?, config)?],
         _ => {
-            let (network, perfect) = (Network::new(1), Conditions::default());
-            let host = Peer::host(schema()?, network.host(), Config::default())?;
-            vec![host, Peer::join(schema()?, network.join(perfect, perfect), Config::default())?]
+            let (net, perfect) = (Network::new(1), Conditions::default());
+            let host = Peer::host(schema()?, net.host(), config.clone())?;
+            vec![host, Peer::join(schema()?, net.join(perfect, perfect), config)?]
         }
     };
     let mut worlds: Vec<World> = peers.iter().map(|_| World::new()).collect();
     if peers[0].is_host() {
-        peers[0].spawn(&mut worlds[0], Ball, (Position { x: 10.0, y: 0.0 },))?;
+        peers[0].spawn(&mut worlds[0], Ball, (Position([10.0, 0.0]),))?;
     }
     let start = Instant::now();
     for frame in 0..600 {
@@ -51,10 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             peer.receive(now, world)?; // network in
             while let Some(step) = peer.next_step(world) {
                 let (sin, cos) = (step.tick().0 as f32 / 60.0).sin_cos();
-                step.query::<&mut Position>(world).iter().for_each(|p| *p = Position { x: 10.0 * cos, y: 10.0 * sin });
+                step.query::<&mut Position>(world).iter().for_each(|p| p.0 = [10.0 * cos, 10.0 * sin]);
             }
             peer.send(now, world)?; // network out
-            for (_, Position { x, y }) in peer.present::<Position>(world, now)?.filter(|_| frame % 30 == 0) {
+            for (_, Position([x, y])) in peer.present::<Position>(world, now)?.filter(|_| frame % 30 == 0) {
                 println!("{} draws the ball at {x:6.2} {y:6.2}", peer.local());
             }
             if let Some(reason) = peer.ended() {

@@ -91,6 +91,10 @@ impl Capture {
             self.take_structure(scene, findings);
         }
         self.take_fresh(scene, findings);
+        if scene.publisher.row_count() == 0 {
+            // a guest that publishes nothing: what it is given or spawns is fresh then
+            return;
+        }
         for index in 0..self.archetypes.len() {
             self.take_values(scene, index, changed, findings);
         }

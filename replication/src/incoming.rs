@@ -274,7 +274,7 @@ impl Incoming {
                 kind: 0,
                 cut: 0,
                 components: 0,
-                owners: [crate::presence::UNOWNED; crate::policy::OWNER_SLOTS],
+                owners: [presence::UNOWNED; crate::policy::OWNER_SLOTS],
             };
         }
         Presence::read(self.mirror.value(0, row), self.components, self.slots)

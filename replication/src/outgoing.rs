@@ -16,6 +16,23 @@ pub(crate) struct BitCache {
     sets: Vec<Set>,
     live: usize,
     arena: BitWriter,
+    /// By block: the entry that was written last, whole. Peers alike are sent the same entries in the same order.
+    entries: Vec<Whole>,
+    tick: u64,
+}
+
+/// An entry as it was written, its values included.
+#[derive(Clone, Default)]
+struct Whole {
+    /// [`BitCache::tick`] when it was written.
+    tick: u64,
+    entry: Entry,
+    /// What the packet's baseline was.
+    base: Tick,
+    before: Context,
+    after: Context,
+    /// Where in the arena, and how many bits.
+    at: (usize, usize),
 }
 
 struct Set {
@@ -31,6 +48,30 @@ impl BitCache {
     pub(crate) fn clear(&mut self) {
         self.live = 0;
         self.arena.clear();
+        self.tick += 1;
+    }
+
+    /// The same entry after the same one, if it was written in this tick.
+    fn whole(&self, entry: &Entry, base: Tick, context: &Context) -> Option<&Whole> {
+        let whole = self.entries.get(entry.block as usize)?;
+        let same = whole.tick == self.tick && whole.base == base && whole.before == *context && whole.entry == *entry;
+        same.then_some(whole)
+    }
+
+    /// Keeps an entry that was written to `w` from bit `start` on.
+    fn keep(&mut self, entry: &Entry, base: Tick, before: Context, after: Context, w: &BitWriter, start: usize) {
+        let block = entry.block as usize;
+        if self.entries.len() <= block {
+            self.entries.resize_with(block + 1, Whole::default);
+        }
+        let at = (self.arena.len(), w.len() - start);
+        self.arena.append(w, start, at.1);
+        let whole = &mut self.entries[block];
+        let Entry { block, base: own, sample_age, rested, .. } = *entry;
+        whole.entry.masks.clear();
+        whole.entry.masks.extend_from_slice(&entry.masks);
+        (whole.entry.block, whole.entry.base, whole.entry.sample_age, whole.entry.rested) = (block, own, sample_age, rested);
+        (whole.tick, whole.base, whole.before, whole.after, whole.at) = (self.tick, base, before, after, at);
     }
 
     fn set(&mut self, base: Option<Tick>, publisher: &Publisher) -> usize {
@@ -83,14 +124,6 @@ impl BitCache {
     }
 }
 
-/// Rows of one block that go into one entry.
-#[derive(Clone, Debug)]
-struct Group {
-    base: EntryBase,
-    sample_age: u64,
-    masks: Masks,
-}
-
 /// Builds the packets of one peer's send.
 pub(crate) struct Assembler<'a> {
     pub(crate) schema: &'a Inner,
@@ -100,6 +133,8 @@ pub(crate) struct Assembler<'a> {
     pub(crate) tick: Tick,
     /// The packets' baseline.
     pub(crate) base: Tick,
+    /// Others may be sent the same.
+    pub(crate) shared: bool,
     pub(crate) scratch: &'a mut Scratch,
 }
 
@@ -107,9 +142,13 @@ pub(crate) struct Assembler<'a> {
 #[derive(Default)]
 pub(crate) struct Scratch {
     order: Vec<(Tick, u32)>,
-    groups: Vec<Group>,
+    /// Entries of one block.
+    groups: Vec<Entry>,
     /// The entries of the packet in the making.
     pub(crate) body: BitWriter,
+    /// The packet in the making.
+    pub(crate) packet: BitWriter,
+    pub(crate) bytes: Vec<u8>,
     interpolated: Vec<usize>,
 }
 
@@ -144,13 +183,14 @@ impl Assembler<'_> {
             let block = block as usize;
             self.group(subscriber, block);
             let from = carried.len();
-            for i in 0..self.scratch.groups.len() {
-                let group = self.scratch.groups[i].clone();
-                full = !self.put_group(block, since, group, limit, &mut context, &mut carried);
+            let mut groups = std::mem::take(&mut self.scratch.groups);
+            for entry in &mut groups {
+                full = !self.put_group(since, entry, limit, &mut context, &mut carried);
                 if full {
                     break;
                 }
             }
+            self.scratch.groups = groups;
             subscriber.clear_pending(&carried[from..]);
             if full {
                 break;
@@ -161,67 +201,71 @@ impl Assembler<'_> {
         Body { carried, all: !full }
     }
 
-    /// Puts a group in, or as many of its rows as fit; says whether all did.
+    /// Puts an entry in, or as many of its rows as fit; says whether all did.
     fn put_group(
         &mut self,
-        block: usize,
         since: Tick,
-        mut group: Group,
+        entry: &mut Entry,
         limit: usize,
         context: &mut Context,
         carried: &mut Vec<Carried>,
     ) -> bool {
+        let block = entry.block;
         let mut whole = true;
         loop {
             let (start, before) = (self.scratch.body.len(), *context);
-            self.put(block, since, &group, context);
+            self.put(since, entry, context);
             if self.scratch.body.len() < limit {
-                carried.extend(group.masks.iter().map(|&(component, mask)| Carried {
-                    block: block as u32,
-                    component,
-                    mask,
-                    since,
-                }));
+                carried.extend(entry.masks.iter().map(|&(component, mask)| Carried { block, component, mask, since }));
                 return whole;
             }
             let size = self.scratch.body.len() - start;
             self.scratch.body.truncate(start);
             *context = before;
             whole = false;
-            if !cut(&mut group.masks, limit.saturating_sub(start), size) {
+            if !cut(&mut entry.masks, limit.saturating_sub(start), size) {
                 return false;
             }
         }
     }
 
     /// Writes one entry.
-    fn put(&mut self, block: usize, since: Tick, group: &Group, context: &mut Context) {
-        let rested = if since == self.tick { self.rested(block, &group.masks) } else { 0 };
-        let now = self.publisher.history.now();
-        let entry = Entry {
-            block: block as u32,
-            base: group.base,
-            sample_age: group.sample_age,
-            masks: group.masks.clone(),
-            rested: if group.base == EntryBase::Packet { rested } else { 0 },
-        };
-        entry.write(context, self.schema.columns(), now, &mut self.scratch.body);
-        let base = match group.base {
+    fn put(&mut self, since: Tick, entry: &mut Entry, context: &mut Context) {
+        let plain = entry.base == EntryBase::Packet;
+        entry.rested = if plain && since == self.tick { self.rested(entry.block as usize, &entry.masks) } else { 0 };
+        let (start, before) = (self.scratch.body.len(), *context);
+        if let Some(whole) = self.cache.whole(entry, self.base, context) {
+            self.scratch.body.append(&self.cache.arena, whole.at.0, whole.at.1);
+            *context = whole.after;
+            return;
+        }
+        entry.write(context, self.schema.columns(), self.publisher.history.now(), &mut self.scratch.body);
+        let base = match entry.base {
             EntryBase::Packet => Some(self.base),
             EntryBase::Own(base) => base,
         };
         let set = self.cache.set(base, self.publisher);
-        for &(c, mask) in &group.masks {
+        let block = entry.block as usize;
+        for &(c, mask) in &entry.masks {
             let c = usize::from(c);
             self.cache.encode(set, self.schema, self.publisher, c, block, mask);
             self.cache.copy(set, c, block, mask, &mut self.scratch.body);
+        }
+        if self.shared {
+            self.cache.keep(entry, self.base, before, *context, &self.scratch.body, start);
         }
     }
 
     /// Splits what is pending in a block into groups of one baseline and one sample age each.
     fn group(&mut self, subscriber: &Subscriber, block: usize) {
         let columns = self.schema.columns();
-        let mut pending: Masks = (0..columns).map(|c| (c as u8, subscriber.pending(c, block))).filter(|m| m.1 != 0).collect();
+        let mut pending = Masks::new();
+        for c in 0..columns {
+            let mask = subscriber.pending(c, block);
+            if mask != 0 {
+                pending.push((c as u8, mask));
+            }
+        }
         let rows = pending.iter().fold(0, |rows, m| rows | m.1);
         let introduced = subscriber.unconfirmed_presence(block, self.publisher) & rows;
         match pending.first_mut() {
@@ -232,9 +276,14 @@ impl Assembler<'_> {
         let stale = pending.iter().fold(0, |rows, m| rows | subscriber.stale(usize::from(m.0), block) & m.1);
         let special = (stale | self.publisher.remote_rows(block)) & rows;
         self.scratch.groups.clear();
+        let number = block as u32;
+        if special == 0 {
+            self.scratch.groups.push(Entry { block: number, masks: pending, ..Entry::default() });
+            return;
+        }
         let plain: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
         if !plain.is_empty() {
-            self.scratch.groups.push(Group { base: EntryBase::Packet, sample_age: 0, masks: plain });
+            self.scratch.groups.push(Entry { block: number, masks: plain, ..Entry::default() });
         }
         for row in bits(special) {
             self.group_row(subscriber, block, row, stale >> row & 1 != 0, &pending);
@@ -253,17 +302,17 @@ impl Assembler<'_> {
             };
             let age = if c == 0 { presence_age.unwrap_or(0) } else { age };
             presence_age = Some(age);
-            self.join_group(base, age, c, 1 << bit);
+            self.join_group(block as u32, base, age, c, 1 << bit);
         }
     }
 
-    fn join_group(&mut self, base: EntryBase, sample_age: u64, c: u8, bit: u64) {
+    fn join_group(&mut self, block: u32, base: EntryBase, sample_age: u64, c: u8, bit: u64) {
         let groups = &mut self.scratch.groups;
         let found = groups.iter().position(|g| g.base == base && g.sample_age == sample_age);
         let group = match found {
             Some(i) => &mut groups[i],
             None => {
-                groups.push(Group { base, sample_age, masks: Masks::new() });
+                groups.push(Entry { block, base, sample_age, ..Entry::default() });
                 groups.last_mut().expect("it was just pushed")
             }
         };

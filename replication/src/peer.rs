@@ -465,3 +465,34 @@ fn made_up_id() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Host;
+
+    #[derive(crate::Replicate)]
+    struct Health(u16);
+    #[derive(Clone, Copy, Default)]
+    struct Body;
+
+    #[test]
+    fn alone_nothing_is_captured() {
+        let schema = Schema::builder("alone").component::<Health>("health", |c| c).kind::<Body>("body", Host::default());
+        let mut peer = Peer::alone(schema.build().unwrap(), Config::default()).unwrap();
+        let mut world = World::new();
+        let entity = peer.spawn(&mut world, Body, (Health(1),)).unwrap();
+        let mut steps = 0;
+        for frame in 0..100 {
+            let now = Duration::from_millis(17) * frame;
+            peer.receive(now, &mut world).unwrap();
+            while peer.next_step(&mut world).is_some() {
+                world.get::<&mut Health>(entity).unwrap().0 += 1;
+                steps += 1;
+            }
+            peer.send(now, &mut world).unwrap();
+        }
+        assert!(steps > 90, "time runs alone too: {steps} steps");
+        assert_eq!(peer.publisher.row_count(), 0, "no row was given out, so no value was looked at");
+    }
+}

@@ -7,6 +7,7 @@
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::publisher::Publisher;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::ack::AckRanges;
@@ -349,15 +350,18 @@ impl Subscriber {
     /// One step of the base; `scratch` holds what acknowledged packets of this tick carried.
     fn step(&mut self, tick: Tick, publisher: &Publisher) {
         let history = &publisher.history;
+        let changes: SmallVec<[&[u64]; limits::COMPONENTS + 1]> = (0..self.columns).map(|c| history.changed(c, tick)).collect();
         let mut any = 0;
         for block in 0..publisher.block_count() {
             let (mut before, mut after) = (0, 0);
-            for c in 0..self.columns {
+            for (c, changes) in changes.iter().enumerate() {
                 let at = c * self.blocks + block;
-                let changed = history.changed(c, tick).get(block).copied().unwrap_or(0) & self.wants[at];
-                before |= self.stale[at];
-                self.stale[at] = (self.stale[at] | changed) & !self.scratch[at];
-                after |= self.stale[at];
+                let changed = changes.get(block).map_or(0, |changed| changed & self.wants[at]);
+                let stale = self.stale[at];
+                before |= stale;
+                let left = (stale | changed) & !self.scratch[at];
+                self.stale[at] = left;
+                after |= left;
             }
             for row in bits(after & !before) {
                 self.as_of[block * BLOCK + row as usize] = tick.minus(1);

@@ -15,12 +15,12 @@ use crate::error::UsageError;
 use crate::incoming::Reception;
 use crate::link::Link;
 use crate::news::News;
-use crate::outgoing::{Assembler, Body};
+use crate::outgoing::{Assembler, Body, Scratch};
 use crate::peer::{Peer, Role};
 use crate::present::session_ticks;
 use hecs::World;
 use std::time::Duration;
-use tidelock_netcore::bits::{BitReader, BitWriter};
+use tidelock_netcore::bits::BitReader;
 use tidelock_netcore::clock::{Sample, round_trip};
 use tidelock_netcore::control::Control;
 use tidelock_netcore::error::{DisconnectReason, PeerError};
@@ -324,6 +324,7 @@ impl Peer {
         let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
         let (now, clock) = (self.time.now, self.stamp_clock());
         let schema = self.schema.clone();
+        let shared = self.links.len() > 1;
         let link = &mut self.links[index];
         let base = link.subscriber.base();
         let mut assembler = Assembler {
@@ -332,6 +333,7 @@ impl Peer {
             cache: &mut self.cache,
             tick,
             base,
+            shared,
             scratch: &mut self.scratch,
         };
         assembler.plan(&link.subscriber);
@@ -348,19 +350,24 @@ impl Peer {
             }
             let stamp = link.next_stamp(clock, now);
             let mut header = link.header(tick, send_tick, Some(base), stamp);
-            let mut w = BitWriter::new();
-            header.write(Some(link.incoming.received()), &mut w);
-            let Body { carried, all } = assembler.fill(&mut link.subscriber, limit * 8 - w.len() - HEADER_SLACK);
+            let w = &mut assembler.scratch.packet;
+            w.clear();
+            header.write(Some(link.incoming.received()), w);
+            let room = limit * 8 - w.len() - HEADER_SLACK;
+            let Body { carried, all } = assembler.fill(&mut link.subscriber, room);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
                 return used;
             }
             header.complete = link.complete(tick);
-            w.clear();
-            header.write(Some(link.incoming.received()), &mut w);
-            w.append(&assembler.scratch.body, 0, assembler.scratch.body.len());
-            let bytes = w.to_bytes();
-            match transport.send_datagram(now, link.id, &bytes) {
+            let Scratch { packet, body, bytes, .. } = &mut *assembler.scratch;
+            packet.clear();
+            header.write(Some(link.incoming.received()), packet);
+            packet.append(body, 0, body.len());
+            bytes.clear();
+            packet.bytes_into(bytes);
+            let size = bytes.len();
+            match transport.send_datagram(now, link.id, bytes) {
                 Ok(Delivery::Taken) => {}
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
@@ -369,8 +376,8 @@ impl Peer {
                 }
             }
             used = true;
-            budget = budget.saturating_sub(bytes.len());
-            link.note_sent(bytes.len(), now, true);
+            budget = budget.saturating_sub(size);
+            link.note_sent(size, now, true);
             link.subscriber.sent(send_tick, now, carried);
             if all {
                 return true;
@@ -389,11 +396,13 @@ impl Peer {
         }
         let stamp = link.next_stamp(clock, now);
         let header = link.header(tick, send_tick, None, stamp);
-        let mut w = BitWriter::new();
-        header.write(Some(link.incoming.received()), &mut w);
-        w.flag(false);
-        let bytes = w.to_bytes();
-        if transport.send_datagram(now, link.id, &bytes) == Ok(Delivery::Taken) {
+        let Scratch { packet, bytes, .. } = &mut self.scratch;
+        packet.clear();
+        header.write(Some(link.incoming.received()), packet);
+        packet.flag(false);
+        bytes.clear();
+        packet.bytes_into(bytes);
+        if transport.send_datagram(now, link.id, bytes) == Ok(Delivery::Taken) {
             link.note_sent(bytes.len(), now, false);
             let nothing = link.subscriber.carrier();
             link.subscriber.sent(send_tick, now, nothing);

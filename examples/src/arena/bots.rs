@@ -126,7 +126,7 @@ impl Bot {
     }
 
     fn one_in(&mut self, n: u32) -> bool {
-        self.rng.next_u32() % n == 0
+        self.rng.next_u32().is_multiple_of(n)
     }
 
     /// From 0 to `most`, evenly.

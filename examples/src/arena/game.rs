@@ -106,7 +106,7 @@ pub(crate) fn referee(peer: &mut Peer, world: &mut World, tick: u64) -> Result<(
         }
     }
     for (entity, health) in world.query::<(Entity, &mut Health)>().iter() {
-        if (u64::from(entity.id()) + tick) % 60 == 0 {
+        if (u64::from(entity.id()) + tick).is_multiple_of(60) {
             health.0 = (health.0 + 1).min(WHOLE);
         }
     }

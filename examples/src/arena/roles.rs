@@ -16,7 +16,7 @@ const COMPARE: Duration = Duration::from_millis(250);
 /// A verdict that has not come after this is asked for again.
 const COMPARE_AGAIN: Duration = Duration::from_secs(2);
 /// How long the worlds may take to become equal when changes have stopped.
-pub(crate) const SETTLE: Duration = Duration::from_secs(15);
+pub(crate) const SETTLE: Duration = Duration::from_secs(30);
 
 /// What a role is made from.
 #[derive(Clone)]
@@ -146,7 +146,7 @@ impl Host {
                 referee(step.peer(), &mut self.world, tick)?;
                 if let Phase::Playing { .. } = self.phase {
                     self.ticks += 1;
-                    if tick % u64::from(self.send_every) == 0 {
+                    if tick.is_multiple_of(self.send_every.into()) {
                         self.raw.note(&self.world);
                     }
                 }

@@ -103,7 +103,8 @@ impl Timing {
             .receive_window(VarInt::from_u32((u32::from(Lane::COUNT) + 1) * STREAM_WINDOW))
             .send_window((u64::from(Lane::COUNT) + 1) * 2 * u64::from(STREAM_WINDOW))
             .datagram_receive_buffer_size(Some(DATAGRAMS_IN_BYTES))
-            .datagram_send_buffer_size(DATAGRAMS_OUT_BYTES);
+            .datagram_send_buffer_size(DATAGRAMS_OUT_BYTES)
+            .congestion_controller_factory(Arc::new(quinn::congestion::BbrConfig::default()));
         Ok(Arc::new(config))
     }
 }

@@ -98,8 +98,9 @@
 //!
 //! # Choices
 //!
-//! * *Congestion control* is quinn's default, CUBIC: it shares a home's line fairly with whatever else is on it. It takes loss for
-//!   congestion, also where that is wrong; then `Full` comes early, and the small datagram buffer keeps what waits young.
+//! * *Congestion control* is BBR, as quinn has it: it measures what the path carries, and does not take every loss for congestion.
+//!   CUBIC, the default, came down to about 1 Mbit/s at 2 % of random loss and to 100 kbit/s at 20 %, on a path without any limit;
+//!   the state of the arena's 2 000 entities was then five seconds old where it is half a second with BBR.
 //! * *Packet size* begins at 1200 bytes, which every path takes, and grows by QUIC's own discovery; [`Facts::datagram_limit`]
 //!   follows.
 //! * *Migration* is allowed: a guest whose router gives it another port keeps its link.
