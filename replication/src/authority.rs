@@ -9,7 +9,7 @@ use crate::news::News;
 use crate::peer::{Peer, Role};
 use crate::peer_id::PeerId;
 use crate::policy::{Absent, Facts, OWNER_SLOTS, Share};
-use crate::presence::{Life, Owners, Ownership};
+use crate::presence::{Life, Owners, Ownership, Presence};
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use hecs::{Entity, World};
@@ -292,14 +292,43 @@ impl Peer {
     pub(crate) fn end_entity(&mut self, slot: u32) {
         let Some(record) = self.entities.remove(slot) else { return };
         self.dirty = true;
-        if record.out_row == NO_ROW {
-            return;
-        }
-        let row = record.out_row as usize;
         let policy = &self.schema.kinds[record.kind].policy;
         let owner = record.owners[policy.slot()].peer;
         let may_end = policy.lifetime(self.facts(owner), self.local);
-        self.end_row(row, if may_end { Life::Dead } else { Life::Free });
+        if may_end && !self.is_host() && record.in_row(PeerId::HOST).is_some() {
+            return self.end_handed(&record);
+        }
+        if record.out_row != NO_ROW {
+            self.end_row(record.out_row as usize, if may_end { Life::Dead } else { Life::Free });
+        }
+    }
+
+    /// A guest ends what it has from the host. It may not have published a word of it yet, and the host must hear of the end all
+    /// the same.
+    fn end_handed(&mut self, record: &Record) {
+        let mut presence = Presence {
+            life: Life::Dead,
+            net: record.net,
+            kind: record.kind,
+            cut: record.cut,
+            components: 0,
+            owners: record.owners,
+        };
+        let row = if record.out_row == NO_ROW {
+            // u32::MAX - 1 is no record's slot: the row dies at once
+            let Some(row) = self.publisher.bind(record.kind, self.local, u32::MAX - 1) else { return };
+            row
+        } else {
+            let row = record.out_row as usize;
+            presence.components = self.publisher.presence(row).components;
+            row
+        };
+        for link in &mut self.links {
+            link.subscriber.follow(&self.publisher);
+            link.subscriber.end_row(row);
+            link.subscriber.want(0, row, true);
+        }
+        self.publisher.set_presence(row, &presence, self.time.tick);
     }
 
     /// Publishes the end of a row.

@@ -348,9 +348,10 @@ impl Peer {
         let mut used = false;
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
-            let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES);
+            // what is left of the budget may be less than the transport takes
+            let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES).min(budget);
             let fits = limit >= limits::DATAGRAM_MIN_BYTES && facts.free >= limit;
-            if !fits || budget < limit || !link.subscriber.has_room() {
+            if !fits || !link.subscriber.has_room() {
                 link.counters.full += u64::from(facts.free < limit);
                 return used;
             }

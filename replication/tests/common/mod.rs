@@ -1,6 +1,8 @@
 //! What the tests share: a small game and a table with weather.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "every test uses another part")]
 
+pub mod record;
+
 use hecs::{Entity, World};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng};

@@ -1,0 +1,323 @@
+//! Sections 2.2 to 2.4 and 2.6 of `docs/WIRE.md`: one state packet, read against a mirror.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::bits::{Bits, widen};
+use super::stream::Mirror;
+use super::values::{Base, read_value};
+use super::{Fault, Schema};
+
+/// The fields in front of the entries that decide whether the rest is read at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Front {
+    pub number: u64,
+    pub send_tick: u64,
+}
+
+/// One state packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    pub number: u64,
+    pub send_tick: u64,
+    pub session_tick: u64,
+    pub base: Option<u64>,
+    pub complete: u64,
+    pub floor: u64,
+    /// Ranges of numbers, lowest and greatest, newest range first.
+    pub ack: Option<Vec<(u64, u64)>>,
+    pub stamp: Option<Stamp>,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub clock: u16,
+    /// The clock that came from the other side, and how long it was held.
+    pub echo: Option<(u16, u16)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub block: u64,
+    pub base: Option<u64>,
+    /// The entry names its own baseline, instead of taking the packet's.
+    pub own_base: bool,
+    pub sample_age: u64,
+    /// The rows that had been at rest, if the entry says so of any.
+    pub rested: Option<u64>,
+    /// Component, rows, and the mode of the mask; no mode where the mask is that of the component before.
+    pub masks: Vec<(usize, u64, Option<u64>)>,
+    pub values: Vec<Value>,
+}
+
+/// One value of one component of one row of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    pub component: usize,
+    pub row: u64,
+    pub words: Vec<u32>,
+}
+
+/// What a reader knows when a packet arrives.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    pub schema: &'a Schema,
+    pub mirror: &'a Mirror,
+    /// Blocks that the publisher may speak of.
+    pub blocks: u64,
+    pub greatest_number: u64,
+    pub greatest_send_tick: u64,
+    pub session_tick: u64,
+    /// The greatest number that was sent in the other direction.
+    pub greatest_sent_back: u64,
+}
+
+/// Reads the kind, the number and the send tick.
+pub fn read_front(bits: &mut Bits<'_>, greatest_number: u64, greatest_send_tick: u64) -> Result<Front, Fault> {
+    if bits.number(2)? != 0 {
+        return Err(Fault::Malformed("not a state packet"));
+    }
+    let number = widen(bits.number(16)?, greatest_number);
+    let send_tick = widen(bits.number(16)?, greatest_send_tick);
+    Ok(Front { number, send_tick })
+}
+
+/// Reads the header after the front.
+pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greatest_sent_back: u64) -> Result<Packet, Fault> {
+    let session_tick = widen(bits.number(16)?, session_tick);
+    let base = read_base(bits, front.send_tick)?;
+    let behind = if bits.bit()? { 0 } else { bits.exp_golomb(3)? };
+    let complete = session_tick.checked_sub(behind).ok_or(Fault::Malformed("complete below 0"))?;
+    let floor = front.number.checked_sub(bits.exp_golomb(2)?).ok_or(Fault::Malformed("a floor below 0"))?;
+    let ack = if bits.bit()? { Some(read_ack(bits, greatest_sent_back)?) } else { None };
+    let stamp = if bits.bit()? { Some(read_stamp(bits)?) } else { None };
+    let Front { number, send_tick } = front;
+    Ok(Packet { number, send_tick, session_tick, base, complete, floor, ack, stamp, entries: Vec::new() })
+}
+
+/// Reads everything after the front.
+pub fn read_rest(mut bits: Bits<'_>, front: Front, known: Known<'_>) -> Result<Packet, Fault> {
+    let mut packet = read_header(&mut bits, front, known.session_tick, known.greatest_sent_back)?;
+    let mut context = Context::default();
+    while bits.bit()? {
+        let mut entry = read_head(&mut bits, &packet, &context, known)?;
+        entry.values = read_values(&mut bits, &packet, &entry, known)?;
+        context = Context::after(&entry);
+        packet.entries.push(entry);
+    }
+    bits.ended()?;
+    Ok(packet)
+}
+
+fn read_base(bits: &mut Bits<'_>, send_tick: u64) -> Result<Option<u64>, Fault> {
+    match bits.number(6)? {
+        0 => Ok(None),
+        63 => Err(Fault::Malformed("a baseline of age 63")),
+        age => send_tick.checked_sub(age).map(Some).ok_or(Fault::Malformed("a baseline below 0")),
+    }
+}
+
+fn read_ack(bits: &mut Bits<'_>, greatest_sent: u64) -> Result<Vec<(u64, u64)>, Fault> {
+    let below = Fault::Malformed("an acknowledged number below 0");
+    let mut high = widen(bits.number(16)?, greatest_sent);
+    let mut ranges = Vec::new();
+    loop {
+        let low = high.checked_sub(bits.exp_golomb(3)?).ok_or(below)?;
+        if ranges.len() == 32 {
+            return Err(Fault::Malformed("a 33rd range"));
+        }
+        ranges.push((low, high));
+        if !bits.bit()? {
+            return Ok(ranges);
+        }
+        let missing = bits.exp_golomb(2)?.checked_add(1).ok_or(below)?;
+        high = low.checked_sub(missing).and_then(|next| next.checked_sub(1)).ok_or(below)?;
+    }
+}
+
+fn read_stamp(bits: &mut Bits<'_>) -> Result<Stamp, Fault> {
+    let clock = bits.number(16)? as u16;
+    if !bits.bit()? {
+        return Ok(Stamp { clock, echo: None });
+    }
+    let echoed = bits.number(16)? as u16;
+    let held = u16::try_from(bits.exp_golomb(6)?).map_err(|_| Fault::Malformed("a stamp held for too long"))?;
+    Ok(Stamp { clock, echo: Some((echoed, held)) })
+}
+
+/// What the entry before left behind.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    next_block: u64,
+    sample_age: u64,
+    components: Vec<usize>,
+}
+
+impl Context {
+    pub fn after(entry: &Entry) -> Self {
+        let components = entry.masks.iter().map(|(component, ..)| *component).collect();
+        Self { next_block: entry.block + 1, sample_age: entry.sample_age, components }
+    }
+}
+
+/// Reads an entry up to its values; the bit in front that says that there is one was read.
+pub fn read_head(bits: &mut Bits<'_>, packet: &Packet, context: &Context, known: Known<'_>) -> Result<Entry, Fault> {
+    let block = if bits.bit()? {
+        context.next_block
+    } else if bits.bit()? {
+        context.next_block.checked_sub(1).ok_or(Fault::Malformed("a block below 0"))?
+    } else {
+        bits.exp_golomb(4)?
+    };
+    if block >= known.blocks {
+        return Err(Fault::Malformed("a block beyond the rows of the publisher"));
+    }
+    let own_base = bits.bit()?;
+    let base = if own_base { read_base(bits, packet.send_tick)? } else { packet.base };
+    let newest = packet.send_tick.max(known.greatest_send_tick);
+    if base.is_some_and(|base| base + 64 <= newest) {
+        return Err(Fault::Useless("an entry's baseline is no longer kept"));
+    }
+    let sample_age = if bits.bit()? { bits.exp_golomb(3)? } else { context.sample_age };
+    if sample_age > 255 || sample_age > packet.session_tick {
+        return Err(Fault::Malformed("a sample that is too old"));
+    }
+    let some_rested = bits.bit()?;
+    let components = if bits.bit()? {
+        context.components.clone()
+    } else {
+        let set = bits.number(1 + known.schema.components.len() as u32)?;
+        (0..64).filter(|component| set >> component & 1 == 1).collect()
+    };
+    if components.is_empty() {
+        return Err(Fault::Malformed("an entry without components"));
+    }
+    let masks = read_masks(bits, &components)?;
+    let rested = if some_rested { Some(read_rested(bits, &masks)?) } else { None };
+    Ok(Entry { block, base, own_base, sample_age, rested, masks, values: Vec::new() })
+}
+
+fn read_masks(bits: &mut Bits<'_>, components: &[usize]) -> Result<Vec<(usize, u64, Option<u64>)>, Fault> {
+    let mut masks: Vec<(usize, u64, Option<u64>)> = Vec::new();
+    for component in components {
+        let same = match masks.last() {
+            Some((_, rows, _)) if bits.bit()? => Some(*rows),
+            _ => None,
+        };
+        match same {
+            Some(rows) => masks.push((*component, rows, None)),
+            None => {
+                let (rows, mode) = read_mask(bits)?;
+                masks.push((*component, rows, Some(mode)));
+            }
+        }
+    }
+    Ok(masks)
+}
+
+fn read_mask(bits: &mut Bits<'_>) -> Result<(u64, u64), Fault> {
+    let mode = bits.number(2)?;
+    let rows = match mode {
+        0 => read_list(bits)?,
+        1 => u64::MAX,
+        2 => !read_list(bits)?,
+        _ => bits.number(64)?,
+    };
+    if rows == 0 {
+        return Err(Fault::Malformed("an empty mask"));
+    }
+    Ok((rows, mode))
+}
+
+fn read_list(bits: &mut Bits<'_>) -> Result<u64, Fault> {
+    let length = bits.exp_golomb(3)?.saturating_add(1);
+    if length > 64 {
+        return Err(Fault::Malformed("a list of more than 64 rows"));
+    }
+    let order = (64 / length).ilog2().saturating_sub(1);
+    let mut rows = 0;
+    let mut next = 0u64;
+    for _ in 0..length {
+        let row = next.saturating_add(bits.exp_golomb(order)?);
+        if row > 63 {
+            return Err(Fault::Malformed("a row beyond its block"));
+        }
+        rows |= 1 << row;
+        next = row + 1;
+    }
+    Ok(rows)
+}
+
+fn read_rested(bits: &mut Bits<'_>, masks: &[(usize, u64, Option<u64>)]) -> Result<u64, Fault> {
+    let any = masks.iter().fold(0, |any, (_, rows, _)| any | rows);
+    let mut rested = 0;
+    for row in rows_in(any) {
+        rested |= u64::from(bits.bit()?) << row;
+    }
+    Ok(rested)
+}
+
+fn read_values(bits: &mut Bits<'_>, packet: &Packet, entry: &Entry, known: Known<'_>) -> Result<Vec<Value>, Fault> {
+    let mut values = Vec::new();
+    for (component, rows, _) in &entry.masks {
+        let fields = known.schema.fields(*component);
+        for place in rows_in(*rows) {
+            let row = entry.block * 64 + place;
+            let in_force = |base| known.mirror.in_force(known.schema, *component, row, base);
+            let old = entry.base.map(|base| (in_force(base), packet.send_tick - base));
+            let words = read_value(bits, fields, old.as_ref().map(|(words, age)| Base { words, age: *age }))?;
+            values.push(Value { component: *component, row, words });
+        }
+    }
+    Ok(values)
+}
+
+/// The rows of a mask, ascending.
+pub fn rows_in(rows: u64) -> impl Iterator<Item = u64> {
+    (0..64).filter(move |row| rows >> row & 1 == 1)
+}
+
+fn list(rows: u64) -> String {
+    rows_in(rows).map(|row| row.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn or_none(value: Option<u64>) -> String {
+    value.map_or("none".into(), |value| value.to_string())
+}
+
+impl Display for Packet {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "packet {} send {} session {}", self.number, self.send_tick, self.session_tick)?;
+        writeln!(f, " base {} complete {} floor {}", or_none(self.base), self.complete, self.floor)?;
+        if let Some(ack) = &self.ack {
+            let ranges: Vec<_> = ack.iter().map(|(low, high)| format!("{low}..={high}")).collect();
+            writeln!(f, "  ack {}", ranges.join(" "))?;
+        }
+        if let Some(stamp) = &self.stamp {
+            match stamp.echo {
+                Some((echoed, held)) => writeln!(f, "  stamp {} echo {echoed} held {held}", stamp.clock)?,
+                None => writeln!(f, "  stamp {}", stamp.clock)?,
+            }
+        }
+        self.entries.iter().try_for_each(|entry| entry.fmt(f))
+    }
+}
+
+impl Display for Entry {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let own = if self.own_base { "own base" } else { "base" };
+        write!(f, "  entry block {} {own} {} sample age {}", self.block, or_none(self.base), self.sample_age)?;
+        if let Some(rested) = self.rested {
+            write!(f, " rested {}", list(rested))?;
+        }
+        writeln!(f)?;
+        for (component, rows, mode) in &self.masks {
+            let mode = mode.map_or("same mask".into(), |mode| format!("mode {mode}"));
+            writeln!(f, "    component {component} {mode} rows {}", list(*rows))?;
+            for value in self.values.iter().filter(|value| value.component == *component) {
+                writeln!(f, "      row {} {:?}", value.row, value.words)?;
+            }
+        }
+        Ok(())
+    }
+}
