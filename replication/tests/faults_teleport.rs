@@ -60,7 +60,7 @@ impl Film {
         for (i, w) in self.frames.windows(2).enumerate() {
             let step = w[1] - w[0];
             // news of the stop may be lost: then motion was carried on for 50 ms, and is taken back
-            let least = if i < self.moving { -0.001 } else { -0.35 };
+            let least = if i >= self.moving { -0.35 } else if most > 0.15 { -0.05 } else { -0.001 };
             assert!(step > 50.0 || (least..=most).contains(&step), "{what}: frame {i}, from {} to {}", w[0], w[1]);
         }
     }
