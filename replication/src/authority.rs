@@ -9,7 +9,7 @@ use crate::news::News;
 use crate::peer::{Peer, Role};
 use crate::peer_id::PeerId;
 use crate::policy::{Absent, Facts, OWNER_SLOTS, Share};
-use crate::presence::{Life, Owners, Ownership};
+use crate::presence::{Life, Owners, Ownership, Presence};
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use hecs::{Entity, World};
@@ -267,14 +267,31 @@ impl Peer {
     pub(crate) fn end_entity(&mut self, slot: u32) {
         let Some(record) = self.entities.remove(slot) else { return };
         self.dirty = true;
-        if record.out_row == NO_ROW {
-            return;
-        }
-        let row = record.out_row as usize;
         let policy = &self.schema.kinds[record.kind].policy;
         let owner = record.owners[policy.slot()].peer;
         let may_end = policy.lifetime(self.facts(owner), self.local);
+        if record.out_row == NO_ROW {
+            if may_end && !record.in_rows.is_empty() {
+                self.end_unpublished(&record);
+            }
+            return;
+        }
+        let row = record.out_row as usize;
         self.end_row(row, if may_end { Life::Dead } else { Life::Free });
+    }
+
+    /// Guest: ends an entity that it has got from the host and not published yet, with a row for the tombstone alone.
+    fn end_unpublished(&mut self, record: &Record) {
+        // u32::MAX - 1 is no record's slot: the row dies at once
+        let Some(row) = self.publisher.bind(record.kind, self.local, u32::MAX - 1) else { return };
+        let Record { net, kind, cut, owners, .. } = *record;
+        let tombstone = Presence { life: Life::Dead, net, kind, cut, components: 0, owners };
+        self.publisher.set_presence(row, &tombstone, self.time.tick);
+        for link in &mut self.links {
+            link.subscriber.follow(&self.publisher);
+            link.subscriber.want(0, row, true);
+            link.subscriber.force(row, 1, self.time.tick);
+        }
     }
 
     /// Publishes the end of a row.
