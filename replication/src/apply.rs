@@ -144,7 +144,7 @@ impl Peer {
         self.withhold_all(world, net);
     }
 
-    /// The components that name an entity that is gone are withheld until their owner names another.
+    /// The components that name an entity that is gone are absent until their owner names another.
     fn withhold_all(&mut self, world: &mut World, gone: NetId) {
         for (net, c) in self.apply.named_by.remove(&gone).unwrap_or_default() {
             let Some(slot) = self.entities.slot_of(net) else { continue };
@@ -165,8 +165,10 @@ impl Peer {
             if entry.column.remove(world, entity) {
                 self.news.push(News::Removed { entity, component: entry.name.clone() });
             }
-            self.apply.withheld.insert((net, c), words);
         }
+        // names never come back: what still waits for this one waits for nothing
+        let schema = &self.schema;
+        self.apply.withheld.retain(|(_, c), words| !schema.layout(*c).entities(words).any(|n| n == gone));
     }
 
     /// The words of a component as its publisher last had them.
@@ -355,8 +357,8 @@ impl Peer {
                 }
             }
             Err(RestoreError::Unresolved(missing)) if world.contains(entity) => {
-                if missing == NetId(0) {
-                    // it names none where it needs one: only another value can mend that
+                if missing == NetId(0) || self.mailbox.is_dead(missing) {
+                    // it names none, or a dead one, where it needs one: only another value can mend that
                     self.apply.withheld.remove(&(net, c));
                 } else {
                     self.apply.withheld.insert((net, c), words.to_vec());

@@ -218,7 +218,8 @@ impl Capture {
                     scene.publisher.renew(c, row, &self.words, scene.tick);
                 }
                 Some(Ok(())) => {
-                    if scene.publisher.set(c, row, &self.words, scene.tick, false) && !new && notify >> c & 1 != 0 {
+                    let changed = scene.publisher.set(c, row, &self.words, scene.tick, false);
+                    if changed && !new && notify >> c & 1 != 0 {
                         findings.changed.push((slot, c));
                     }
                 }

@@ -71,6 +71,11 @@ impl Mailbox {
         self.dead.push_back(net);
     }
 
+    /// Is it known that the name was somebody's and will be nobody's?
+    pub(crate) fn is_dead(&self, net: NetId) -> bool {
+        self.dead.contains(&net)
+    }
+
     /// A peer has left: what it said and was not fetched goes with it.
     pub(crate) fn forget(&mut self, peer: PeerId) {
         self.waiting.iter_mut().for_each(|q| q.retain(|w| w.from != peer));

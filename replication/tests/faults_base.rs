@@ -117,8 +117,8 @@ impl Scene {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Order {
-    InOrder,
+enum Arrival {
+    Straight,
     Reversed,
     SecondOnly,
     AtOnce,
@@ -127,14 +127,14 @@ enum Order {
 #[test]
 fn two_versions_on_one_base_arrive_in_any_order() {
     for seed in seeds(10) {
-        for order in [Order::InOrder, Order::Reversed, Order::SecondOnly, Order::AtOnce] {
+        for order in [Arrival::Straight, Arrival::Reversed, Arrival::SecondOnly, Arrival::AtOnce] {
             let mut scene = Scene::new(seed);
             scene.hold_acks(true);
             match order {
-                Order::InOrder => {}
-                Order::Reversed => scene.down(|net| net.hold_next(1)),
-                Order::SecondOnly => scene.down(|net| net.drop_next(1)),
-                Order::AtOnce => scene.down(|net| net.hold_next(2)),
+                Arrival::Straight => {}
+                Arrival::Reversed => scene.down(|net| net.hold_next(1)),
+                Arrival::SecondOnly => scene.down(|net| net.drop_next(1)),
+                Arrival::AtOnce => scene.down(|net| net.hold_next(2)),
             }
             scene.write(Some(3), Some(3));
             scene.write(Some(5), Some(5));
@@ -142,7 +142,7 @@ fn two_versions_on_one_base_arrive_in_any_order() {
             scene.release();
             seen.extend(scene.watch(3, &[1, 3, 5]));
             seen.dedup();
-            let expected: &[i32] = if order == Order::InOrder { &[1, 3, 5] } else { &[1, 5] };
+            let expected: &[i32] = if order == Arrival::Straight { &[1, 3, 5] } else { &[1, 5] };
             assert_eq!(seen, expected, "SEED={seed} {order:?}");
             scene.hold_acks(false);
             scene.write(Some(7), Some(7));

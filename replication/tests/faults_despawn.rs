@@ -29,7 +29,7 @@ impl Spawner {
     fn run(&mut self, world: &mut World, step: &mut Step<'_>, rng: &mut Rng) {
         self.tick += 1;
         let entity = step.spawn(world, Crate, (Position { x: 0.0, y: self.tick as f32 * 0.5 },)).unwrap();
-        if self.tick % LASTING != 0 {
+        if !self.tick.is_multiple_of(LASTING) {
             self.due.push((self.tick + rng.below(6), entity));
         }
         self.clear(world, step);
@@ -55,7 +55,7 @@ fn despawn_tenth(world: &mut World, seen: &mut HashSet<NetId>, spared: &HashSet<
         world.query::<(Entity, &Networked)>().iter().map(|(e, n)| (e, n.id())).filter(|(_, n)| !seen.contains(n)).collect();
     for (entity, net) in new {
         seen.insert(net);
-        if seen.len() % 10 == 0 && !spared.contains(&net) {
+        if seen.len().is_multiple_of(10) && !spared.contains(&net) {
             world.despawn(entity).unwrap();
         }
     }
