@@ -62,7 +62,6 @@ impl Peer {
         let presence = incoming.presence(row);
         if components & 1 != 0 {
             components |= incoming.have(row);
-            incoming.note_epochs(row);
         }
         match presence.life {
             Life::Free => self.unbind_row(index, row, presence.net),

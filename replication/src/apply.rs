@@ -2,7 +2,7 @@
 
 use crate::block::bits;
 use crate::column::Written;
-use crate::entities::NO_ROW;
+use crate::entities::{NO_ROW, name_in};
 use crate::incoming::Touched;
 use crate::netid::NetId;
 use crate::news::News;
@@ -146,24 +146,34 @@ impl Peer {
 
     /// The components that name an entity that is gone are absent until their owner names another.
     fn withhold_all(&mut self, world: &mut World, gone: NetId) {
+        let mut words = Vec::new();
         for (net, c) in self.apply.named_by.remove(&gone).unwrap_or_default() {
-            let Some(slot) = self.entities.slot_of(net) else { continue };
-            let Some(words) = self.words_of(slot, c) else { continue };
-            let entry = self.schema.component(c);
-            if !entry.column.layout().entities(&words).any(|n| n == gone) {
-                continue;
-            }
-            let Some(record) = self.entities.get(slot) else { continue };
+            let Some(record) = self.entities.slot_of(net).and_then(|slot| self.entities.get(slot)) else { continue };
             if record.mine >> c & 1 != 0 {
                 continue; // the game's own to mend
             }
-            if entry.column.is_complete_without(&words, gone) {
-                self.write_component(world, slot, c, &words);
+            let (slot, entity) = (self.entities.slot_of(net), record.entity);
+            let entry = self.schema.component(c);
+            words.clear();
+            words.resize(entry.column.layout().words(), 0);
+            // what is shown may be this peer's own last word still, so the world is asked: there, the gone have no name
+            let shown = entry.column.quantise_one(world, entity, &name_in(world), &mut words);
+            if !matches!(shown, Some(Ok(()))) {
                 continue;
             }
-            let entity = record.entity;
+            if entry.column.is_complete(&words) {
+                // an option: none from now on
+                let entities = &self.entities;
+                let _ = entry.column.write(world, entity, &words, &|n| entities.entity_of(n));
+                continue;
+            }
             if entry.column.remove(world, entity) {
                 self.news.push(News::Removed { entity, component: entry.name.clone() });
+            }
+            let published = slot.and_then(|slot| Some((slot, self.words_of(slot, c)?)));
+            let Some((slot, published)) = published else { continue };
+            if !entry.column.layout().entities(&published).any(|n| n == gone) {
+                self.write_component(world, slot, c, &published);
             }
         }
         // names never come back: what still waits for this one waits for nothing
@@ -232,7 +242,6 @@ impl Peer {
             let words = self.links[0].incoming.mirror.value(c, row).to_vec();
             self.write_component(world, slot, c, &words);
         }
-        self.links[0].incoming.note_epochs(row);
         self.apply.arrived = true;
         self.refresh_authority(world, slot);
         if let Some(record) = self.entities.get_mut(slot) {
@@ -264,7 +273,7 @@ impl Peer {
         let Some(slot) = self.slot_in(row) else { return };
         if components & 1 != 0 {
             let presence = self.links[0].incoming.presence(row);
-            self.apply_presence(world, slot, row, &presence);
+            self.apply_presence(world, slot, &presence);
             components |= self.put_back(world, slot, row, &presence);
         }
         let Some(record) = self.entities.get(slot) else { return };
@@ -283,16 +292,17 @@ impl Peer {
     }
 
     /// Owners, teleports, and components that were taken off.
-    fn apply_presence(&mut self, world: &mut World, slot: u32, row: usize, presence: &Presence) {
+    fn apply_presence(&mut self, world: &mut World, slot: u32, presence: &Presence) {
         let Some(record) = self.entities.get_mut(slot) else { return };
         let (entity, before, local) = (record.entity, record.owners, self.local);
         if before[0].peer != local || presence.owners[0].peer != local {
             record.cut = presence.cut;
         }
         record.owners = presence.owners;
-        self.links[0].incoming.note_epochs(row);
         if before != presence.owners {
+            let mine = record.mine;
             self.refresh_authority(world, slot);
+            self.disown_references(world, slot, mine);
             for (i, (old, new)) in before.iter().zip(&presence.owners).enumerate().take(self.schema.slots) {
                 if old.peer != new.peer {
                     self.news.push(News::Owned { entity, slot: i, owner: new.peer });
@@ -309,6 +319,31 @@ impl Peer {
             self.apply.stop_waiting(presence.net, c);
             let entry = self.schema.component(c);
             if entry.column.remove(world, entity) {
+                self.news.push(News::Removed { entity, component: entry.name.clone() });
+            }
+        }
+    }
+
+    /// References that were this peer's own to mend are from now on kept like those of others: one to nothing is not shown.
+    fn disown_references(&mut self, world: &mut World, slot: u32, before: u64) {
+        let Some(record) = self.entities.get(slot) else { return };
+        let (net, entity) = (record.net, record.entity);
+        for c in bits(before & !record.mine) {
+            let c = c as usize;
+            let entry = self.schema.component(c);
+            if !entry.column.layout().has_entities() {
+                continue;
+            }
+            let mut words = vec![0; entry.column.layout().words()];
+            let quantised = entry.column.quantise_one(world, entity, &name_in(world), &mut words);
+            if !matches!(quantised, Some(Ok(()))) {
+                continue;
+            }
+            if entry.column.is_complete(&words) {
+                for named in entry.column.layout().entities(&words) {
+                    self.apply.note_naming(named, (net, c), |n| self.entities.entity_of(n).is_some());
+                }
+            } else if entry.column.remove(world, entity) {
                 self.news.push(News::Removed { entity, component: entry.name.clone() });
             }
         }

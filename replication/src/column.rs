@@ -125,8 +125,6 @@ pub(crate) trait Column: Send + Sync {
     fn is_validated(&self) -> bool;
     /// Could a value be made of the words if every entity that they name were here?
     fn is_complete(&self, words: &[u32]) -> bool;
-    /// The same, but for one.
-    fn is_complete_without(&self, words: &[u32], gone: NetId) -> bool;
     /// A [`Reader`] of the component's type.
     fn reader(&self) -> &dyn Any;
 }
@@ -228,10 +226,6 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 
     fn is_complete(&self, words: &[u32]) -> bool {
         self.value(words, &|_| Some(Entity::DANGLING)).is_ok()
-    }
-
-    fn is_complete_without(&self, words: &[u32], gone: NetId) -> bool {
-        self.value(words, &|net| (net != gone).then_some(Entity::DANGLING)).is_ok()
     }
 
     fn reader(&self) -> &dyn Any {

@@ -66,8 +66,6 @@ pub(crate) struct Incoming {
     components: usize,
     slots: usize,
     rows: usize,
-    /// By row: the owners' epochs of its binding, and the send tick since when.
-    epochs: Vec<([u16; crate::policy::OWNER_SLOTS], Tick)>,
     /// By row: the send tick of the last binding's end. What was sent up to then counts for nothing.
     ended: Vec<Tick>,
 }
@@ -92,7 +90,6 @@ impl Incoming {
             components: schema.components.len(),
             slots: schema.slots,
             rows,
-            epochs: Vec::new(),
             ended: Vec::new(),
         }
     }
@@ -237,7 +234,6 @@ impl Incoming {
             self.have.resize(blocks * BLOCK, 0);
             self.touched.resize(blocks * BLOCK, 0);
             self.ended.resize(blocks * BLOCK, Tick::ZERO);
-            self.epochs.resize(blocks * BLOCK, ([0; crate::policy::OWNER_SLOTS], Tick::ZERO));
         }
     }
 
@@ -295,35 +291,14 @@ impl Incoming {
         self.have[row]
     }
 
-    /// Takes up the epochs that a row's newest presence names.
-    pub(crate) fn note_epochs(&mut self, row: usize) {
-        let epochs = self.presence(row).owners.map(|o| o.epoch);
-        if self.epochs[row].0 != epochs || self.epochs[row].1 == Tick::ZERO {
-            self.epochs[row] = (epochs, self.since_when(row, &epochs));
-        }
-    }
-
-    /// The oldest send tick that is known to have named these epochs without a break since. Presence travels along while it is not
-    /// acknowledged, so that its newest copy may be younger than a value that came under it.
-    fn since_when(&self, row: usize, epochs: &[u16; crate::policy::OWNER_SLOTS]) -> Tick {
-        let newest = self.mirror.newest_change(0, row);
-        let mut since = newest.unwrap_or_else(|| self.mirror.now());
-        let oldest = self.mirror.now().0.saturating_sub(limits::RING as u64 - 1).max(self.ended[row].0 + 1);
-        for tick in (oldest..since.0).rev().map(Tick).filter(|t| self.mirror.has(0, row, *t)) {
-            let presence = Presence::read(self.mirror.value_at(0, row, tick), self.components, self.slots);
-            if presence.life != Life::Alive || presence.owners.map(|o| o.epoch) != *epochs {
-                break;
-            }
-            since = tick;
-        }
-        since
-    }
-
-    /// Was the newest value of a component sent under the row's present epochs?
+    /// Was the newest value of a component sent under the ownership that the row's newest presence names? Presence travels along
+    /// while it is not acknowledged, so what was in force at the value's own send is known here, in whatever order packets came.
     pub(crate) fn is_of_epoch(&self, c: usize, row: usize) -> bool {
-        let since = self.epochs[row].1;
-        // what the ring has forgotten is as old as the ring at the least
-        self.mirror.newest_change(c, row).map_or(!self.mirror.remembers(since), |t| t >= since)
+        let oldest = self.mirror.now().minus(limits::RING as u64 - 1);
+        let sent = self.mirror.newest_change(c, row).unwrap_or(oldest);
+        let then = Presence::read(self.mirror.value_at(0, row, sent), self.components, self.slots);
+        let now = self.presence(row);
+        then.life == now.life && then.owners.map(|o| o.epoch) == now.owners.map(|o| o.epoch)
     }
 
     /// When the newest value of a component was sampled.
@@ -341,7 +316,6 @@ impl Incoming {
     /// A row's binding has ended: what was received for it counts no more.
     pub(crate) fn unbind(&mut self, row: usize) {
         self.have[row] = 0;
-        self.epochs[row].1 = Tick::ZERO;
         self.ended[row] = self.mirror.newest_change(0, row).unwrap_or(self.mirror.now());
     }
 }

@@ -38,6 +38,11 @@ fn meddle(seat: usize, world: &mut World, step: &mut Step<'_>, rng: &mut Rng) {
                 world.get::<&mut Position>(entity).unwrap().x = rng.below(400) as f32;
                 let _ = step.peer().teleport(world, entity);
             }
+            5 if seat == 0 => {
+                let peers = step.peer().peers();
+                let to = peers[rng.below(peers.len() as u64) as usize].peer;
+                step.peer().grant(world, other, 0, to).unwrap();
+            }
             6 => drop(world.insert_one(entity, Tag)),
             7 => drop(world.remove_one::<Tag>(entity)),
             8 => drop(world.insert_one(entity, Banner { colour: rng.below(1000) as i32 })),
