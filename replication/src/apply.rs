@@ -122,7 +122,7 @@ impl Peer {
         incoming.unbind(touched.row);
         self.apply.waiting_rows.remove(&(touched.row as u32));
         let Some(slot) = self.entities.slot_of(presence.net) else {
-            self.apply.forget(presence.net);
+            self.let_go(world, presence.net);
             self.links[0].counters.unknown_despawns += 1;
             return;
         };
@@ -141,11 +141,22 @@ impl Peer {
     pub(crate) fn let_go(&mut self, world: &mut World, net: NetId) {
         self.apply.forget(net);
         self.mailbox.note_dead(net);
-        self.withhold_all(world, net);
+        self.withhold_all(world, net, true);
     }
 
-    /// The components that name an entity that is gone are absent until their owner names another.
-    fn withhold_all(&mut self, world: &mut World, gone: NetId) {
+    /// A guest's own entity is gone by its own doing. The host may refuse that and give it back, so what names it waits until the
+    /// host agrees.
+    pub(crate) fn set_aside(&mut self, world: &mut World, net: NetId) {
+        if self.is_host() {
+            self.let_go(world, net);
+        } else {
+            self.withhold_all(world, net, false);
+        }
+    }
+
+    /// The components that name an entity that is gone are absent until their owner names another, or, unless it is gone for
+    /// good, until it is back.
+    fn withhold_all(&mut self, world: &mut World, gone: NetId, for_good: bool) {
         let mut words = Vec::new();
         for (net, c) in self.apply.named_by.remove(&gone).unwrap_or_default() {
             let Some(record) = self.entities.slot_of(net).and_then(|slot| self.entities.get(slot)) else { continue };
@@ -174,7 +185,12 @@ impl Peer {
             let Some((slot, published)) = published else { continue };
             if !entry.column.layout().entities(&published).any(|n| n == gone) {
                 self.write_component(world, slot, c, &published);
+            } else if !for_good {
+                self.apply.withheld.insert((net, c), published);
             }
+        }
+        if !for_good {
+            return;
         }
         // names never come back: what still waits for this one waits for nothing
         let schema = &self.schema;
@@ -415,8 +431,10 @@ impl Peer {
         let policy = &self.schema.kinds[record.kind].policy;
         let may_end = policy.lifetime(self.facts(record.owners[policy.slot()].peer), self.local);
         self.end_entity(slot);
-        self.let_go(world, net);
-        if !may_end {
+        if may_end {
+            self.set_aside(world, net);
+        } else {
+            self.let_go(world, net);
             self.apply.forsaken.insert(net);
         }
     }

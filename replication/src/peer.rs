@@ -389,7 +389,7 @@ impl Peer {
         let (net, was_told) = (record.net, record.out_row != NO_ROW);
         self.end_entity(slot);
         world.despawn(entity).map_err(|_| UsageError::NotNetworked)?;
-        self.let_go(world, net);
+        self.set_aside(world, net);
         if was_told && self.is_host() && self.config.local_news {
             self.news.push(News::Despawned { entity, net });
         }
