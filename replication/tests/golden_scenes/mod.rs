@@ -134,6 +134,8 @@ struct Stage {
     schema: Schema,
     /// By guest: the streams down and up, and the greatest number sent on each.
     links: Vec<[(Stream, u64); 2]>,
+    /// By end: before its welcome a guest does not listen to datagrams.
+    welcome: Vec<bool>,
     seen: Vec<Seen>,
 }
 
@@ -143,13 +145,15 @@ impl Stage {
         let (network, log) = (Network::new(1), Log::default());
         let config = |name: &str| Config { name: name.into(), session: Some(7), budget, ..Config::default() };
         let table = Table::new(1, &schema(), config("host"), Recorder::new(network.host(), &log, 0)).expect("a good config");
-        let mut stage = Self { table, network, log, schema: described(), links: Vec::new(), seen: Vec::new() };
+        let mut stage =
+            Self { table, network, log, schema: described(), links: Vec::new(), welcome: vec![true], seen: Vec::new() };
         let weather = Conditions { latency: Duration::from_millis(20), ..Conditions::default() };
         for guest in 1..=guests {
             let recorder = Recorder::new(stage.network.join(weather, weather), &stage.log, guest);
             stage.table.join(config(&format!("guest {guest}")), recorder).expect("a good config");
             let streams = [262_144, 16_384].map(|rows| (Stream::new(described(), rows), 1));
             stage.links.push(streams);
+            stage.welcome.push(false);
             stage.rest(12);
             assert!(stage.table.seat(guest).peer.is_in_session());
         }
@@ -177,8 +181,13 @@ impl Stage {
         }
         let mut packet = None;
         let what = match passed.lane.map(|lane| lane.0) {
-            Some(0) => format!("takes control {}", read_control(&passed.bytes).expect("control").0),
+            Some(0) => {
+                let (name, _) = read_control(&passed.bytes).expect("control");
+                self.welcome[passed.end] |= name == "Welcome";
+                format!("takes control {name}")
+            }
             Some(_) => format!("takes {:?}", read_reliable(&self.schema, &passed.bytes).expect("a message")),
+            None if !self.welcome[passed.end] => "ignores a datagram before its welcome".into(),
             None if !is_state => format!("takes {:?}", read_unreliable(&self.schema, &passed.bytes).expect("a message")),
             None => {
                 let read = into.0.read(&passed.bytes, tick, back.1).expect("a packet of use");
