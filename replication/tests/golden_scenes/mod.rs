@@ -80,7 +80,7 @@ fn schema() -> tidelock::Schema {
 }
 
 /// The same as the page describes it.
-pub fn described() -> Schema {
+pub(crate) fn described() -> Schema {
     let metres = Code::Number { max: 100_000, order: 4 };
     let byte = Code::Number { max: 255, order: 2 };
     let odd = fields(&[
@@ -114,16 +114,16 @@ pub fn described() -> Schema {
 }
 
 /// What arrived, and what the second reader makes of it.
-pub struct Seen {
-    pub comment: String,
-    pub bytes: Vec<u8>,
-    pub packet: Option<Packet>,
+pub(crate) struct Seen {
+    pub(crate) comment: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) packet: Option<Packet>,
 }
 
 /// What arrived in a scene, in order.
-pub struct Scene {
-    pub about: &'static str,
-    pub seen: Vec<Seen>,
+pub(crate) struct Scene {
+    pub(crate) about: &'static str,
+    pub(crate) seen: Vec<Seen>,
 }
 
 /// A host with guests, and the second reader at every end.
@@ -224,7 +224,7 @@ impl Stage {
 }
 
 /// The names of the files, and the scenes.
-pub fn all_scenes() -> Vec<(&'static str, Scene)> {
+pub(crate) fn all_scenes() -> Vec<(&'static str, Scene)> {
     vec![("masks", masks()), ("budget", budget()), ("loss", loss()), ("life", life()), ("fields", every_field())]
 }
 
