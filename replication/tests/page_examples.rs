@@ -114,9 +114,12 @@ fn two_heads_in_context() {
     assert_eq!(heads[1].0.masks, [(0, 1, Some(0)), (1, 1, None)]);
 }
 
+/// Code, words at the baseline and its age, words, bits, bytes.
+type Case = (Code, Option<(&'static [u32], u64)>, &'static [u32], u32, &'static str);
+
 #[test]
 fn single_values() {
-    let cases: &[(Code, Option<(&[u32], u64)>, &[u32], u32, &str)] = &[
+    let cases: &[Case] = &[
         (number(), None, &[50_123], 17, "cb c3 00"),
         (number(), Some((&[50_000], 1)), &[50_123], 13, "0f 0c"),
         (number(), Some((&[50_000], 9)), &[50_123], 10, "b1 03"),

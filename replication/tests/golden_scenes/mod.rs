@@ -80,7 +80,7 @@ fn schema() -> tidelock::Schema {
 }
 
 /// The same as the page describes it.
-pub fn described() -> Schema {
+pub(crate) fn described() -> Schema {
     let metres = Code::Number { max: 100_000, order: 4 };
     let byte = Code::Number { max: 255, order: 2 };
     let odd = fields(&[
@@ -114,16 +114,16 @@ pub fn described() -> Schema {
 }
 
 /// What arrived, and what the second reader makes of it.
-pub struct Seen {
-    pub comment: String,
-    pub bytes: Vec<u8>,
-    pub packet: Option<Packet>,
+pub(crate) struct Seen {
+    pub(crate) comment: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) packet: Option<Packet>,
 }
 
 /// What arrived in a scene, in order.
-pub struct Scene {
-    pub about: &'static str,
-    pub seen: Vec<Seen>,
+pub(crate) struct Scene {
+    pub(crate) about: &'static str,
+    pub(crate) seen: Vec<Seen>,
 }
 
 /// A host with guests, and the second reader at every end.
@@ -134,6 +134,8 @@ struct Stage {
     schema: Schema,
     /// By guest: the streams down and up, and the greatest number sent on each.
     links: Vec<[(Stream, u64); 2]>,
+    /// By end: before its welcome a guest does not listen to datagrams.
+    welcome: Vec<bool>,
     seen: Vec<Seen>,
 }
 
@@ -143,13 +145,15 @@ impl Stage {
         let (network, log) = (Network::new(1), Log::default());
         let config = |name: &str| Config { name: name.into(), session: Some(7), budget, ..Config::default() };
         let table = Table::new(1, &schema(), config("host"), Recorder::new(network.host(), &log, 0)).expect("a good config");
-        let mut stage = Self { table, network, log, schema: described(), links: Vec::new(), seen: Vec::new() };
+        let mut stage =
+            Self { table, network, log, schema: described(), links: Vec::new(), welcome: vec![true], seen: Vec::new() };
         let weather = Conditions { latency: Duration::from_millis(20), ..Conditions::default() };
         for guest in 1..=guests {
             let recorder = Recorder::new(stage.network.join(weather, weather), &stage.log, guest);
             stage.table.join(config(&format!("guest {guest}")), recorder).expect("a good config");
             let streams = [262_144, 16_384].map(|rows| (Stream::new(described(), rows), 1));
             stage.links.push(streams);
+            stage.welcome.push(false);
             stage.rest(12);
             assert!(stage.table.seat(guest).peer.is_in_session());
         }
@@ -177,8 +181,13 @@ impl Stage {
         }
         let mut packet = None;
         let what = match passed.lane.map(|lane| lane.0) {
-            Some(0) => format!("takes control {}", read_control(&passed.bytes).expect("control").0),
+            Some(0) => {
+                let (name, _) = read_control(&passed.bytes).expect("control");
+                self.welcome[passed.end] |= name == "Welcome";
+                format!("takes control {name}")
+            }
             Some(_) => format!("takes {:?}", read_reliable(&self.schema, &passed.bytes).expect("a message")),
+            None if !self.welcome[passed.end] => "ignores a datagram before its welcome".into(),
             None if !is_state => format!("takes {:?}", read_unreliable(&self.schema, &passed.bytes).expect("a message")),
             None => {
                 let read = into.0.read(&passed.bytes, tick, back.1).expect("a packet of use");
@@ -215,7 +224,7 @@ impl Stage {
 }
 
 /// The names of the files, and the scenes.
-pub fn all_scenes() -> Vec<(&'static str, Scene)> {
+pub(crate) fn all_scenes() -> Vec<(&'static str, Scene)> {
     vec![("masks", masks()), ("budget", budget()), ("loss", loss()), ("life", life()), ("fields", every_field())]
 }
 

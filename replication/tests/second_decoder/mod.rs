@@ -1,7 +1,7 @@
 //! A second reader of the wire, written from `docs/WIRE.md` alone.
 //!
 //! It shares no code with the project and prefers what is plainly right to what is fast, so that where it and the project
-//! disagree, one of them or the page has a fault.
+//! disagree, one of them or the page has a fault. Where the page was found unclear it has been made clearer.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 

@@ -179,7 +179,7 @@ pub fn read_head(bits: &mut Bits<'_>, packet: &Packet, context: &Context, known:
         return Err(Fault::Useless("an entry's baseline is no longer kept"));
     }
     let sample_age = if bits.bit()? { bits.exp_golomb(3)? } else { context.sample_age };
-    if sample_age > 255 || sample_age > packet.session_tick {
+    if sample_age > 255 {
         return Err(Fault::Malformed("a sample that is too old"));
     }
     let some_rested = bits.bit()?;

@@ -31,13 +31,15 @@ impl Mirror {
         Some((*tick, words))
     }
 
-    /// Enters a packet. Says which value of the same send differs, if one does.
+    /// Enters a packet. Says which value comes twice in it, or differs from another of the same send, if one does.
     fn enter(&mut self, packet: &Packet, newest: u64) -> Option<String> {
         let mut differs = None;
+        let mut places = BTreeSet::new();
         for value in packet.entries.iter().flat_map(|entry| &entry.values) {
             let ticks = self.values.entry((value.component, value.row)).or_default();
             let before = ticks.insert(packet.send_tick, value.words.clone());
-            if before.is_some_and(|before| before != value.words) {
+            let again = !places.insert((value.component, value.row));
+            if again || before.is_some_and(|before| before != value.words) {
                 differs = Some(format!("component {} of row {} at send {}", value.component, value.row, packet.send_tick));
             }
             // Presence is kept for good: it says which binding a value came under.
@@ -78,7 +80,7 @@ impl Stream {
             blocks: rows / 64,
             mirror: Mirror::default(),
             kept: BTreeSet::new(),
-            floor: 0,
+            floor: 1,
             greatest_number: 1,
             greatest_send_tick: 1,
             complete: 0,
