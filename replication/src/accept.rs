@@ -129,7 +129,8 @@ impl Peer {
         let policy = &kind.policy;
         let owner_says_so = presence.owners[policy.slot()] == Ownership { peer, epoch: 0 };
         let refusal = if !self.names.claim(peer, net) {
-            Some(Refusal::NotLeased)
+            // what crossed the end of an entity is nobody's fault
+            Some(if self.mailbox.is_dead(net) { Refusal::Unknown } else { Refusal::NotLeased })
         } else if !owner_says_so || !policy.lifetime(self.facts(peer), peer) {
             Some(Refusal::Lifetime)
         } else {

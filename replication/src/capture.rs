@@ -88,13 +88,18 @@ pub(crate) struct Scene<'a> {
 impl Capture {
     /// This peer's authority over an entity has changed, or it is new: all that it publishes of it is published anew.
     pub(crate) fn renew(&mut self, slot: u32) {
-        self.fresh.push(slot);
+        self.refresh(slot);
         self.renewed.insert(slot);
     }
 
     /// Something of an entity has changed that its values do not show.
     pub(crate) fn refresh(&mut self, slot: u32) {
         self.fresh.push(slot);
+        // while nobody listens nothing is captured, and the list is not worked off
+        if self.fresh.len() >= 1024 && self.fresh.len().is_power_of_two() {
+            self.fresh.sort_unstable();
+            self.fresh.dedup();
+        }
     }
 
     /// Brings the publisher's open tick up to date with the world.

@@ -190,7 +190,7 @@ impl Peer {
             roster,
             entities: Entities::default(),
             names: Names::new(host),
-            publisher: Publisher::new(&schema, Tick(config.counters_from)),
+            publisher: Publisher::new(&schema, Tick(config.counters_from), host),
             capture: Capture::default(),
             cache: BitCache::default(),
             scratch: Scratch::default(),
@@ -447,10 +447,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Leaves the session, or ends it for all if this is the host. Copies of others' entities leave the world; own entities stay
-    /// as local ones.
-    pub fn disconnect(&mut self, world: &mut World) {
-        let reason = if self.is_host() { DisconnectReason::HostLeft } else { DisconnectReason::Left };
+    /// Leaves the session, or ends it for all if this is the host. The others are told `reason`: usually
+    /// [`DisconnectReason::Left`] by a guest, [`DisconnectReason::HostLeft`] by a host. Copies of others' entities leave the
+    /// world; own entities stay as local ones.
+    pub fn disconnect(&mut self, world: &mut World, reason: DisconnectReason) {
         self.end_session(world, reason, true);
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Publisher {
     remote_rows: Vec<u64>,
     components: usize,
     slots: usize,
+    /// Rows that this peer may publish.
+    limit: usize,
     scratch: Vec<u32>,
 }
 
@@ -52,7 +54,7 @@ pub(crate) struct Publisher {
 type Home = (u16, PeerId);
 
 impl Publisher {
-    pub(crate) fn new(schema: &Inner, first: Tick) -> Self {
+    pub(crate) fn new(schema: &Inner, first: Tick, host: bool) -> Self {
         Self {
             history: History::new(schema.strides(), first),
             rows: Vec::new(),
@@ -65,6 +67,7 @@ impl Publisher {
             remote_rows: Vec::new(),
             components: schema.components.len(),
             slots: schema.slots,
+            limit: if host { limits::ROWS } else { limits::GUEST_ROWS },
             scratch: vec![0; schema.presence.words()],
         }
     }
@@ -85,7 +88,7 @@ impl Publisher {
         (slot != NO_SLOT).then_some(slot)
     }
 
-    /// Gives a row to an entity. `None` when [`limits::ROWS`] are taken.
+    /// Gives a row to an entity. `None` when all that this peer may publish are taken.
     pub(crate) fn bind(&mut self, kind: usize, owner: PeerId, slot: u32) -> Option<usize> {
         let home = (kind as u16, owner);
         let row = match self.free.get_mut(&home).and_then(Vec::pop) {
@@ -100,7 +103,7 @@ impl Publisher {
     fn open_block(&mut self, home: Home) -> Option<usize> {
         let block = match self.empty.pop() {
             Some(block) => block as usize,
-            None if self.rows.len() + BLOCK > limits::ROWS => return None,
+            None if self.rows.len() + BLOCK > self.limit => return None,
             None => {
                 self.homes.push((home, 0));
                 self.remote_rows.push(0);

@@ -18,6 +18,7 @@ use crate::step::Step;
 use hecs::World;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
+use tidelock_netcore::error::DisconnectReason;
 use tidelock_netcore::transport::Transport;
 
 /// A peer and its world.
@@ -100,7 +101,7 @@ impl Table {
     /// A guest says goodbye and goes.
     pub fn leave(&mut self, seat: usize) {
         if let Some(mut seat) = self.seats[seat].take() {
-            seat.peer.disconnect(&mut seat.world);
+            seat.peer.disconnect(&mut seat.world, DisconnectReason::Left);
         }
     }
 

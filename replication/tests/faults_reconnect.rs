@@ -160,7 +160,7 @@ fn a_host_that_ends_the_session_leaves_nothing_behind() {
             table.run(|seat, world, step| common::churn(seat, world, step, &mut rng));
         }
         let host = table.seat(0);
-        host.peer.disconnect(&mut host.world);
+        host.peer.disconnect(&mut host.world, DisconnectReason::HostLeft);
         for _ in 0..60 {
             table.rest(1);
         }

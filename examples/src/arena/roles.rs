@@ -243,7 +243,7 @@ impl Host {
 
     /// Ends the session for all.
     pub(crate) fn end(&mut self) {
-        self.peer.disconnect(&mut self.world);
+        self.peer.disconnect(&mut self.world, DisconnectReason::HostLeft);
     }
 }
 
