@@ -103,7 +103,7 @@ pub enum FieldCode {
         /// The largest length in bytes, 1 to [`limits::STRING_BYTES`].
         cap: u32,
     },
-    /// Two words, low and high, of a [`NetId`](crate::netid::NetId); 0 is none.
+    /// Two words, low and high, of a [`NetId`]; 0 is none.
     Entity,
     /// One word, 0 or 1: are the next `fields` entries of the table there? If not, all their words are zero.
     Maybe {

@@ -74,7 +74,7 @@ fn session(seed: u64) {
                 world.get::<&mut Position>(entity).unwrap().y = 0.0;
             } else if seat != 0 {
                 // what it wrote itself it sees until its authority's end and the correction have come
-                wrote[seat] = mine && forbidden || wrote[seat] && forbidden;
+                wrote[seat] = forbidden && (mine || wrote[seat]);
             }
         });
         assert_nothing_refused_is_shown(&mut table, &wrote);
