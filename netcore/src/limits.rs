@@ -19,6 +19,10 @@ pub const ACK_RANGES: usize = 32;
 pub const PACKETS_IN_FLIGHT: usize = 8192;
 /// Send ticks that the history remembers: both sides of every stream. Baselines are younger than this.
 pub const RING: usize = 64;
+/// Words of quantised values in one packet: what decoding it may take for a moment, whatever it says is "the same".
+pub const PACKET_WORDS: usize = 1 << 15;
+/// Values in one packet.
+pub const PACKET_VALUES: usize = 1 << 13;
 /// The oldest baseline, in send ticks, that a packet may name.
 pub const BASE_AGE: u64 = 62;
 /// Components (and resources) in a schema.

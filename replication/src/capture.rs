@@ -102,13 +102,14 @@ impl Capture {
         }
     }
 
+    /// Is there something to tell that values do not show: births, owners, teleports?
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
     /// Brings the publisher's open tick up to date with the world.
     pub(crate) fn run(&mut self, scene: &mut Scene<'_>, changed: u64, findings: &mut Findings) {
-        // what was spawned and taken away again since the last capture has left the marks as they were
-        if self.find_structure(scene) || scene.entities.len() != self.networked {
-            self.take_structure(scene, findings);
-        }
-        self.take_fresh(scene, changed, findings);
+        self.run_fresh(scene, changed, findings);
         if scene.publisher.row_count() == 0 {
             // a guest that publishes nothing: what it is given or spawns is fresh then
             return;
@@ -116,6 +117,15 @@ impl Capture {
         for index in 0..self.archetypes.len() {
             self.take_values(scene, index, changed, findings);
         }
+    }
+
+    /// The same for what was born, died, changed its components or its owners, without looking at the values of the rest.
+    pub(crate) fn run_fresh(&mut self, scene: &mut Scene<'_>, changed: u64, findings: &mut Findings) {
+        // what was spawned and taken away again since the last capture has left the marks as they were
+        if self.find_structure(scene) || scene.entities.len() != self.networked {
+            self.take_structure(scene, findings);
+        }
+        self.take_fresh(scene, changed, findings);
     }
 
     /// Compares the marks of all archetypes with those of the last capture; says whether anything was born, died or moved.
@@ -187,6 +197,8 @@ impl Capture {
         for slot in fresh.drain(..) {
             self.take_entity(scene, slot, notify, findings);
         }
+        // what found no row waits for the next time
+        fresh.append(&mut self.fresh);
         self.fresh = fresh;
         self.renewed.clear();
     }
@@ -202,7 +214,12 @@ impl Capture {
         let (net, entity, mine, new) = (record.net, record.entity, record.mine & components, record.out_row == NO_ROW);
         // authority over what is not there is told as well: it may just have been taken off
         let has_mine = record.mine != 0;
-        let Some(row) = publish_row(scene, slot, has_mine) else { return };
+        let Some(row) = publish_row(scene, slot, has_mine) else {
+            if scene.everything || has_mine {
+                self.fresh.push(slot); // no row is free: the next time, maybe
+            }
+            return;
+        };
         if new {
             findings.bound.push((slot, row));
         }

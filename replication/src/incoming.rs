@@ -154,6 +154,7 @@ impl Incoming {
         into.entries.clear();
         into.words.clear();
         let mut context = Context::default();
+        let mut values = 0;
         while let Some(entry) = Entry::read(&mut context, self.columns, header.send_tick, r).map_err(malformed("entry"))? {
             let base = match entry.base {
                 EntryBase::Packet => header.base,
@@ -170,6 +171,11 @@ impl Incoming {
             for &(c, mask) in &entry.masks {
                 let c = usize::from(c);
                 let layout = schema.layout(c);
+                values += mask.count_ones() as usize;
+                let words = into.words.len() + mask.count_ones() as usize * layout.words();
+                if values > limits::PACKET_VALUES || words > limits::PACKET_WORDS {
+                    return Err(PeerError::OverLimit { what: "what one packet may hold" });
+                }
                 for row in bits(mask) {
                     let row = block * BLOCK + row as usize;
                     let at = into.words.len();

@@ -31,6 +31,9 @@ pub(crate) struct Link {
     pub(crate) last_sent: Option<Duration>,
     /// When state was last sent.
     pub(crate) last_state: Option<Duration>,
+    /// Bytes of state that may still go out until the budget is renewed.
+    pub(crate) budget: usize,
+    renewed: Option<Duration>,
     /// Marks that still go out at once after state, so that the other side knows what has come to rest.
     pub(crate) unsettled: u8,
     /// Something came that wants an acknowledgement.
@@ -91,6 +94,8 @@ impl Link {
             last_heard: now,
             last_sent: None,
             last_state: None,
+            budget: 0,
+            renewed: None,
             unsettled: 0,
             owes_ack: false,
             outbox: VecDeque::new(),
@@ -156,6 +161,14 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Renews the budget: with every scheduled send, and when the time of one has passed.
+    pub(crate) fn refill(&mut self, budget: usize, scheduled: bool, interval: Duration, now: Duration) {
+        if scheduled || self.renewed.is_none_or(|at| now >= at + interval) {
+            self.budget = budget;
+            self.renewed = Some(now);
+        }
     }
 
     /// How long a packet may stay without an answer until it counts as lost.

@@ -7,6 +7,7 @@ use crate::publisher::Publisher;
 use crate::schema::Inner;
 use crate::subscriber::{Carried, NEVER, Subscriber};
 use tidelock_netcore::bits::BitWriter;
+use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
 /// The encoded values of one tick, by baseline. Bits depend on (component, row, base, now) alone, so they are the same for every
@@ -131,6 +132,8 @@ pub(crate) struct Assembler<'a> {
     pub(crate) cache: &'a mut BitCache,
     /// The session's tick: what the values are sampled at.
     pub(crate) tick: Tick,
+    /// What this peer's own values are sampled at: the tick of the last capture.
+    pub(crate) captured: Tick,
     /// The packets' baseline.
     pub(crate) base: Tick,
     /// Others may be sent the same.
@@ -149,6 +152,9 @@ pub(crate) struct Scratch {
     /// The packet in the making.
     pub(crate) packet: BitWriter,
     pub(crate) bytes: Vec<u8>,
+    /// What the packet in the making holds so far.
+    words: usize,
+    values: usize,
     interpolated: Vec<usize>,
 }
 
@@ -176,6 +182,7 @@ impl Assembler<'_> {
     /// pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.clear();
+        (self.scratch.words, self.scratch.values) = (0, 0);
         let mut context = Context::default();
         let mut carried = subscriber.carrier();
         let mut full = false;
@@ -215,7 +222,11 @@ impl Assembler<'_> {
         loop {
             let (start, before) = (self.scratch.body.len(), *context);
             self.put(since, entry, context);
-            if self.scratch.body.len() < limit {
+            let (words, values) = self.weigh(entry);
+            let left = (limits::PACKET_WORDS - self.scratch.words, limits::PACKET_VALUES - self.scratch.values);
+            if self.scratch.body.len() < limit && words <= left.0 && values <= left.1 {
+                self.scratch.words += words;
+                self.scratch.values += values;
                 carried.extend(entry.masks.iter().map(|&(component, mask)| Carried { block, component, mask, since }));
                 return whole;
             }
@@ -223,10 +234,21 @@ impl Assembler<'_> {
             self.scratch.body.truncate(start);
             *context = before;
             whole = false;
-            if !cut(&mut entry.masks, limit.saturating_sub(start), size) {
+            // the scarcest of bits, words and values decides how many rows can stay
+            let needs = [(limit.saturating_sub(start), size), (left.0, words), (left.1, values)];
+            let (room, size) = needs.into_iter().min_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1))).unwrap_or((0, 1));
+            if !cut(&mut entry.masks, room, size) {
                 return false;
             }
         }
+    }
+
+    /// What an entry makes its receiver keep for a moment: words and values.
+    fn weigh(&self, entry: &Entry) -> (usize, usize) {
+        entry.masks.iter().fold((0, 0), |(words, values), &(c, mask)| {
+            let rows = mask.count_ones() as usize;
+            (words + rows * self.schema.layout(usize::from(c)).words(), values + rows)
+        })
     }
 
     /// Writes one entry.
@@ -276,18 +298,22 @@ impl Assembler<'_> {
         let stale = pending.iter().fold(0, |rows, m| rows | subscriber.stale(usize::from(m.0), block) & m.1);
         let special = (stale | self.publisher.remote_rows(block)) & rows;
         self.scratch.groups.clear();
-        let number = block as u32;
+        let (number, own_age) = (block as u32, self.own_age());
         if special == 0 {
-            self.scratch.groups.push(Entry { block: number, masks: pending, ..Entry::default() });
+            self.scratch.groups.push(Entry { block: number, sample_age: own_age, masks: pending, ..Entry::default() });
             return;
         }
         let plain: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
         if !plain.is_empty() {
-            self.scratch.groups.push(Entry { block: number, masks: plain, ..Entry::default() });
+            self.scratch.groups.push(Entry { block: number, sample_age: own_age, masks: plain, ..Entry::default() });
         }
         for row in bits(special) {
             self.group_row(subscriber, block, row, stale >> row & 1 != 0, &pending);
         }
+    }
+
+    fn own_age(&self) -> u64 {
+        self.tick.since(self.captured).min(SAMPLE_AGE)
     }
 
     fn group_row(&mut self, subscriber: &Subscriber, block: usize, bit: u32, stale: bool, pending: &Masks) {
@@ -298,9 +324,9 @@ impl Assembler<'_> {
         for &(c, _) in pending.iter().rev().filter(|m| m.1 >> bit & 1 != 0) {
             let age = match self.publisher.sample(usize::from(c), row) {
                 Some(sample) => self.tick.since(sample).min(SAMPLE_AGE),
-                None => 0,
+                None => self.own_age(),
             };
-            let age = if c == 0 { presence_age.unwrap_or(0) } else { age };
+            let age = if c == 0 { presence_age.unwrap_or(age) } else { age };
             presence_age = Some(age);
             self.join_group(block as u32, base, age, c, 1 << bit);
         }

@@ -107,6 +107,8 @@ pub(crate) struct Timeline {
     /// The tick that is due.
     pub(crate) due: Tick,
     pub(crate) last_send: Tick,
+    /// The tick of the last capture of the whole world.
+    pub(crate) captured: Tick,
     /// Ticks that a stall left out.
     pub(crate) skipped: u64,
 }
@@ -197,7 +199,7 @@ impl Peer {
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),
-            time: Timeline { tick: start, due: start, last_send: start, ..Timeline::default() },
+            time: Timeline { tick: start, due: start, last_send: start, captured: start, ..Timeline::default() },
             payload: Vec::new(),
             round: 0,
             dirty: true,

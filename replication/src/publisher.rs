@@ -93,11 +93,16 @@ impl Publisher {
         let home = (kind as u16, owner);
         let row = match self.free.get_mut(&home).and_then(Vec::pop) {
             Some(row) => row as usize,
-            None => self.open_block(home)?,
+            None => self.open_block(home).or_else(|| self.any_row())?,
         };
         self.homes[row / BLOCK].1 += 1;
         self.rows[row] = Row { slot, ..FREE };
         Some(row)
+    }
+
+    /// When no block is left to open: a row of somebody else's block.
+    fn any_row(&mut self) -> Option<usize> {
+        self.free.values_mut().find_map(Vec::pop).map(|row| row as usize)
     }
 
     fn open_block(&mut self, home: Home) -> Option<usize> {

@@ -220,12 +220,17 @@ impl Subscriber {
         self.grow(publisher.history.blocks());
     }
 
+    /// Keeps the base within what both sides remember.
+    pub(crate) fn keep_up(&mut self, publisher: &Publisher) {
+        self.move_base(publisher.history.now().minus(limits::BASE_AGE), publisher);
+    }
+
     /// Takes up what changed in the publisher's open tick; `tick` is the session's.
     pub(crate) fn note_changes(&mut self, publisher: &Publisher, tick: Tick) {
         self.follow(publisher);
         let history = &publisher.history;
         let now = history.now();
-        self.move_base(now.minus(limits::BASE_AGE), publisher);
+        self.keep_up(publisher);
         for c in bits(history.changed_components(now)) {
             let c = c as usize;
             let changed = history.changed(c, now);

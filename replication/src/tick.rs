@@ -76,17 +76,14 @@ impl Peer {
     /// [`UsageError::Config`] if `now` goes back.
     pub fn send(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
         self.pass_time(now)?;
-        let tick = self.time.tick;
         if !self.links.is_empty() || (self.is_host() && self.config.local_news) {
-            let due = self.dirty && (self.forwards || tick.since(self.time.last_send) >= u64::from(self.config.send_every));
-            if due {
-                self.capture_world(world); // 6
-                self.forwards = false;
-                self.time.last_send = tick;
+            let sending = self.sending();
+            if sending != Sending::Leftovers {
+                self.capture_world(world, sending); // 6
             }
-            let used = self.send_packets(due); // 7, 8, 9
+            let used = self.send_packets(sending); // 7, 8, 9
             // a tick that was used between two sends stays open until the subscribers have taken note of it
-            if used || due && self.publisher.is_used() {
+            if used || sending != Sending::Leftovers && self.publisher.is_used() {
                 self.release_rows();
                 self.publisher.open();
             }
@@ -96,6 +93,16 @@ impl Peer {
             transport.flush(now);
         }
         Ok(())
+    }
+
+    /// What this call of [`send`](Self::send) is for.
+    fn sending(&self) -> Sending {
+        let due = self.time.tick.since(self.time.last_send) >= u64::from(self.config.send_every);
+        match (self.dirty && due, self.forwards) {
+            (true, _) => Sending::Scheduled,
+            (false, true) => Sending::Forward,
+            (false, false) => Sending::Leftovers,
+        }
     }
 
     /// Moves this peer's idea of the time on.
@@ -209,8 +216,13 @@ impl Peer {
     }
 
     /// Brings the published columns up to date with the world, and lets every subscriber know of it.
-    fn capture_world(&mut self, world: &mut World) {
-        self.dirty = false;
+    fn capture_world(&mut self, world: &mut World, sending: Sending) {
+        self.forwards = false;
+        if sending == Sending::Scheduled {
+            self.dirty = false;
+            self.time.last_send = self.time.tick;
+            self.time.captured = self.time.tick;
+        }
         let mut findings = Findings::default();
         let everything = matches!(self.role, Role::Host(_));
         let notify = if self.config.local_news && everything { self.notified() } else { 0 };
@@ -222,7 +234,10 @@ impl Peer {
             everything,
             tick: self.time.tick,
         };
-        self.capture.run(&mut scene, notify, &mut findings);
+        match sending {
+            Sending::Scheduled => self.capture.run(&mut scene, notify, &mut findings),
+            _ => self.capture.run_fresh(&mut scene, notify, &mut findings),
+        }
         self.take_findings(world, &findings, everything);
         for link in &mut self.links {
             link.subscriber.note_changes(&self.publisher, self.time.tick);
@@ -292,7 +307,7 @@ impl Peer {
     }
 
     /// Sends every peer what is pending for it, or at least a sign of life; says whether the open tick was used.
-    fn send_packets(&mut self, due: bool) -> bool {
+    fn send_packets(&mut self, sending: Sending) -> bool {
         let Some(mut transport) = self.transport.take() else { return false };
         let host = self.is_host();
         let interval = self.tick_length() * self.config.send_every;
@@ -308,15 +323,18 @@ impl Peer {
                     link.subscriber.time_out(before);
                 }
             }
-            // between two sends only what waits is sent; what has changed meanwhile is not known to the subscribers yet
-            let again = !self.dirty && !self.publisher.is_used() && link.last_state.is_none_or(|at| now >= at + interval);
-            if link.subscriber.is_pending() && (due || again) {
+            link.refill(self.config.budget, sending == Sending::Scheduled, interval, now);
+            // what the open tick holds is not known to the subscribers yet, unless this call has captured; and a value that goes to
+            // who has just lost or got authority must not arrive before word of that
+            let settled = !self.publisher.is_used() && !self.capture.has_fresh();
+            let known = sending != Sending::Leftovers || settled;
+            if link.subscriber.is_pending() && known {
                 used |= self.send_state(index, &mut *transport);
             }
             let link = &mut self.links[index];
             let mark = if host { HOST_MARK } else { GUEST_MARK };
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
-            let settles = due && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
+            let settles = sending != Sending::Leftovers && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
             link.unsettled -= u8::from(settles);
             if link.owes_ack || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
                 self.send_mark(index, &mut *transport);
@@ -332,31 +350,34 @@ impl Peer {
         let (now, clock) = (self.time.now, self.stamp_clock());
         let schema = self.schema.clone();
         let shared = self.links.len() > 1;
+        let (captured, known) = (self.time.captured, self.known_tick());
         let link = &mut self.links[index];
+        // leftovers go out in ticks of their own, which no capture has moved the base along with
+        link.subscriber.keep_up(&self.publisher);
         let base = link.subscriber.base();
         let mut assembler = Assembler {
             schema: &schema,
             publisher: &self.publisher,
             cache: &mut self.cache,
             tick,
+            captured,
             base,
             shared,
             scratch: &mut self.scratch,
         };
         assembler.plan(&link.subscriber);
-        let mut budget = self.config.budget;
         let mut used = false;
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
             // what is left of the budget may be less than the transport takes
-            let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES).min(budget);
+            let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES).min(link.budget);
             let fits = limit >= limits::DATAGRAM_MIN_BYTES && facts.free >= limit;
             if !fits || !link.subscriber.has_room() {
                 link.counters.full += u64::from(facts.free < limit);
                 return used;
             }
             let stamp = link.next_stamp(clock, now);
-            let mut header = link.header(tick, send_tick, Some(base), stamp);
+            let mut header = link.header(tick, known, send_tick, Some(base), stamp);
             let w = &mut assembler.scratch.packet;
             w.clear();
             header.write(Some(link.incoming.received()), w);
@@ -366,7 +387,7 @@ impl Peer {
                 link.subscriber.return_pending(carried);
                 return used;
             }
-            header.complete = link.complete(tick);
+            header.complete = link.complete(known);
             let Scratch { packet, body, bytes, .. } = &mut *assembler.scratch;
             packet.clear();
             header.write(Some(link.incoming.received()), packet);
@@ -383,7 +404,7 @@ impl Peer {
                 }
             }
             used = true;
-            budget = budget.saturating_sub(size);
+            link.budget = link.budget.saturating_sub(size);
             link.note_sent(size, now, true);
             link.subscriber.sent(send_tick, now, carried);
             if all {
@@ -394,7 +415,8 @@ impl Peer {
 
     /// A packet without entries: acknowledgements, and that nothing has changed.
     fn send_mark(&mut self, index: usize, transport: &mut dyn Transport) {
-        let (tick, now, clock) = (self.time.tick, self.time.now, self.stamp_clock());
+        let (tick, known) = (self.time.tick, self.known_tick());
+        let (now, clock) = (self.time.now, self.stamp_clock());
         // not the open tick: what will still change in it is not in this packet
         let send_tick = self.publisher.history.now().minus(1);
         let link = &mut self.links[index];
@@ -402,7 +424,7 @@ impl Peer {
             return;
         }
         let stamp = link.next_stamp(clock, now);
-        let header = link.header(tick, send_tick, None, stamp);
+        let header = link.header(tick, known, send_tick, None, stamp);
         let Scratch { packet, bytes, .. } = &mut self.scratch;
         packet.clear();
         header.write(Some(link.incoming.received()), packet);
@@ -414,6 +436,11 @@ impl Peer {
             let nothing = link.subscriber.carrier();
             link.subscriber.sent(send_tick, now, nothing);
         }
+    }
+
+    /// The newest tick of which every change has been captured.
+    fn known_tick(&self) -> Tick {
+        if self.dirty { self.time.captured } else { self.time.tick }
     }
 
     /// The clock that this peer's stamps show: the session's at the host, its own at a guest.
@@ -445,6 +472,17 @@ impl Peer {
     }
 }
 
+/// What a call of [`Peer::send`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    /// Only what waits already: what was lost, or found no room.
+    Leftovers,
+    /// Also what guests have published: it goes on at once. The host's own world waits for the schedule.
+    Forward,
+    /// All that has changed.
+    Scheduled,
+}
+
 /// What became of a component, for news of the host's own doing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
@@ -454,22 +492,22 @@ enum Told {
 }
 
 impl Link {
-    fn header(&self, tick: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
+    fn header(&self, tick: Tick, known: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
         Header {
             number: self.subscriber.next_number(),
             send_tick,
             tick,
             base,
-            complete: self.complete(tick),
+            complete: self.complete(known),
             floor: self.subscriber.floor(),
             ack: None,
             stamp,
         }
     }
 
-    /// No change up to this tick is unsent.
-    fn complete(&self, tick: Tick) -> Tick {
-        self.subscriber.oldest_pending().map_or(tick, |since| since.minus(1).min(tick))
+    /// No change up to this tick is unsent, if all up to `known` are captured.
+    fn complete(&self, known: Tick) -> Tick {
+        self.subscriber.oldest_pending().map_or(known, |since| since.minus(1).min(known))
     }
 
     fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
