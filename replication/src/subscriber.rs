@@ -85,6 +85,8 @@ pub(crate) struct Subscriber {
     forces: VecDeque<Force>,
     pool: Vec<Vec<Carried>>,
     scratch: Vec<u64>,
+    /// By component, then block, while losses are looked at: since when `scratch` is owed.
+    owed_since: Vec<Tick>,
     pub(crate) stats: StreamStats,
 }
 
@@ -107,6 +109,7 @@ impl Subscriber {
             forces: VecDeque::new(),
             pool: Vec::new(),
             scratch: Vec::new(),
+            owed_since: Vec::new(),
             stats: StreamStats::default(),
         };
         subscriber.grow(publisher.history.blocks());
@@ -125,6 +128,7 @@ impl Subscriber {
             *table = new;
         }
         self.scratch = vec![0; self.columns * blocks];
+        self.owed_since = vec![NEVER; self.columns * blocks];
         self.as_of.resize(blocks * BLOCK, Tick::ZERO);
         self.since.resize(blocks, NEVER);
         self.known.resize(blocks, 0);
@@ -398,6 +402,7 @@ impl Subscriber {
     fn give_up(&mut self, lost: impl Fn(usize, Duration) -> bool) {
         let is_lost = |i: usize, f: &Flight| !f.acked && !f.lost && lost(i, f.sent_at);
         if self.flights.iter().enumerate().any(|(i, f)| is_lost(i, f)) {
+            self.hand_on_since(is_lost);
             // from the newest back: `scratch` gathers what later packets carried
             self.scratch.fill(0);
             for i in (0..self.flights.len()).rev() {
@@ -426,6 +431,28 @@ impl Subscriber {
         let floor = self.floor();
         while self.forces.front().is_some_and(|f| f.number <= floor) {
             self.forces.pop_front();
+        }
+    }
+
+    /// What a later packet carries of a lost one's rows is owed since the lost one's changes: if it is lost too, nothing since then
+    /// has arrived.
+    fn hand_on_since(&mut self, is_lost: impl Fn(usize, &Flight) -> bool) {
+        // `scratch`: rows that lost packets carried and no later one so far
+        self.scratch.fill(0);
+        for (i, flight) in self.flights.iter_mut().enumerate() {
+            let losing = is_lost(i, flight);
+            for x in &mut flight.carried {
+                let at = usize::from(x.component) * self.blocks + x.block as usize;
+                let (owed, since) = (&mut self.scratch[at], &mut self.owed_since[at]);
+                if *owed & x.mask != 0 {
+                    x.since = x.since.min(*since);
+                    *owed &= !x.mask;
+                }
+                if losing {
+                    *since = if *owed == 0 { x.since } else { x.since.min(*since) };
+                    *owed |= x.mask;
+                }
+            }
         }
     }
 
