@@ -60,7 +60,7 @@ pub struct LinkCounters {
     pub malformed: u64,
     /// Writes refused, races included.
     pub refused: u64,
-    /// Messages dropped while they waited for an entity.
+    /// Messages dropped while they waited for an entity, or because they name none where they must.
     pub dropped_messages: u64,
     /// Tombstones of entities that were not here.
     pub unknown_despawns: u64,
