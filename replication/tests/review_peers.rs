@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::weather;
+use common::{table_of, weather};
 use hecs::{Entity, World};
 use std::time::Duration;
+use tidelock::netcore::transport::Lane;
 use tidelock::policy::Owner;
 use tidelock::{Config, News, Peer, PeerId, Replicate, Schema, To, UsageError};
-use tidelock_loopback::Network;
+use tidelock_loopback::{Direction, Network};
 
 #[derive(Clone, Copy, Default)]
 struct Thing;
@@ -108,4 +109,54 @@ fn a_message_that_names_nobody_is_dropped_when_it_comes() {
     let told = news.iter().filter(|n| matches!(n, News::MessageDropped { from: PeerId(1), message } if message == "order"));
     assert_eq!(told.count(), 2, "SEED={seed}");
     assert_eq!(host.stats(PeerId(1)).unwrap().link.dropped_messages, 2, "SEED={seed}");
+}
+
+#[derive(Clone, Debug, PartialEq, Replicate)]
+struct Load {
+    #[net(max = 512)]
+    text: String,
+}
+
+/// What waits on the game's lane neither holds up the control lane nor takes its room, and is told at the call.
+#[test]
+fn a_full_lane_of_the_game_leaves_control_alone() {
+    let seed = 3;
+    let calm = weather(20, 0.0);
+    let schema = Schema::builder("loads").component::<Weight>("weight", |c| c).kind::<Thing>("thing", Owner::default());
+    let schema = schema.message::<Load>("load").build().unwrap();
+    let (mut table, network) = table_of(seed, &schema, 1, calm, &Config::default());
+    let link = network.links()[0];
+    network.edit(link, Direction::Down, |net| net.hold_lane(table.now, Lane::RELIABLE, true)).unwrap();
+    let mut sent = 0;
+    // once into the transport's queue, once into the one before it
+    for _ in 0..2 {
+        let host = table.seat(0);
+        let told = loop {
+            match host.peer.send_message(&host.world, To::Peer(PeerId(1)), &Load { text: "x".repeat(500) }) {
+                Ok(()) => sent += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(told, UsageError::Backlog, "SEED={seed} after {sent}");
+        table.rest(1);
+    }
+    table.seat(1).take_news();
+    table.join(Config::default(), network.join(calm, calm)).unwrap();
+    table.rest(30);
+    let host = table.seat(0);
+    host.peer.compare(&host.world).unwrap();
+    table.rest(30);
+    let guest = table.seat(1);
+    assert!(guest.peer.is_in_session(), "SEED={seed}: {:?}", guest.peer.ended());
+    let news = guest.take_news();
+    assert!(news.iter().any(|n| matches!(n, News::Joined { peer: PeerId(2), .. })), "SEED={seed}: {news:?}");
+    assert!(news.iter().any(|n| matches!(n, News::Compared { .. })), "SEED={seed}: {news:?}");
+    assert_eq!(guest.peer.messages::<Load>().unwrap().len(), 0, "SEED={seed}: the lane is held");
+    network.edit(link, Direction::Down, |net| net.hold_lane(table.now, Lane::RELIABLE, false)).unwrap();
+    let mut came = 0;
+    for _ in 0..120 {
+        table.rest(1);
+        came += table.seat(1).peer.messages::<Load>().unwrap().len();
+    }
+    assert_eq!(came, sent, "SEED={seed}");
 }
