@@ -47,9 +47,9 @@ pub enum Control {
         /// The first name of the lease.
         first: u64,
     },
-    /// Either way: what this side holds after it has settled, for comparison.
+    /// Host to guests: what it holds after it has settled, for comparison.
     Digest(Digest),
-    /// The answer to a [`Digest`].
+    /// Guest to host: the answer to a [`Digest`], one for each.
     Verdict(Verdict),
 }
 

@@ -67,7 +67,7 @@ impl Peer {
                 } else if let Some(index) = self.links.iter().position(|l| l.id == link) {
                     let checked = message.and_then(|m| HostAdmitted::check(&m).map(|()| m));
                     match checked {
-                        Ok(message) => self.guest_says(world, index, &message),
+                        Ok(message) => self.guest_says(index, &message),
                         Err(error) => self.misbehaved(world, index, error),
                     }
                 }
@@ -185,15 +185,14 @@ impl Peer {
         }
     }
 
-    fn guest_says(&mut self, world: &mut World, index: usize, message: &Control) {
+    fn guest_says(&mut self, index: usize, message: &Control) {
         let peer = self.links[index].peer;
         match message {
             Control::LeaseRequest => {
                 let first = self.names.grant(peer);
                 let _ = self.links[index].post_control(&Control::Lease { first });
             }
-            Control::Digest(digest) => self.compare_digest(world, peer, digest),
-            Control::Verdict(verdict) => self.hear_verdict(peer, verdict),
+            Control::Verdict(verdict) => self.hear_verdict(index, verdict),
             _ => {}
         }
     }
@@ -218,8 +217,7 @@ impl Peer {
                     guest.lease_requested = false;
                 }
             }
-            Control::Digest(digest) => self.compare_digest(world, PeerId::HOST, digest),
-            Control::Verdict(verdict) => self.hear_verdict(PeerId::HOST, verdict),
+            Control::Digest(digest) => self.compare_digest(world, digest),
             _ => {}
         }
     }

@@ -38,6 +38,8 @@ pub(crate) struct Link {
     /// By lane, so that none can take another's room or hold it up.
     outbox: [Outbox; Lane::COUNT as usize],
     overfull: bool,
+    /// The round of the digest that this peer was sent and has not answered (host only).
+    pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
     pub(crate) refusals: VecDeque<Duration>,
     pub(crate) counters: LinkCounters,
@@ -102,6 +104,7 @@ impl Link {
             owes_ack: false,
             outbox: Default::default(),
             overfull: false,
+            compared: None,
             refusals: VecDeque::new(),
             counters: LinkCounters::default(),
         }

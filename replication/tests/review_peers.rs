@@ -4,11 +4,15 @@ mod common;
 
 use common::{table_of, weather};
 use hecs::{Entity, World};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tidelock::netcore::transport::Lane;
+use tidelock::netcore::control::{self, Control, Digest, Verdict};
+use tidelock::netcore::error::{DisconnectReason, PeerError, TransportError};
+use tidelock::netcore::transport::{Arrival, Delivery, Facts, Lane, LinkId, LinkStats, Transport};
 use tidelock::policy::Owner;
+use tidelock::testing::Table;
 use tidelock::{Config, News, Peer, PeerId, Replicate, Schema, To, UsageError};
-use tidelock_loopback::{Direction, Network};
+use tidelock_loopback::{Direction, Loopback, Network};
 
 #[derive(Clone, Copy, Default)]
 struct Thing;
@@ -159,4 +163,97 @@ fn a_full_lane_of_the_game_leaves_control_alone() {
         came += table.seat(1).peer.messages::<Load>().unwrap().len();
     }
     assert_eq!(came, sent, "SEED={seed}");
+}
+
+/// A guest's end of a link that also says what nobody asked it to say.
+struct Meddler {
+    inner: Loopback,
+    link: LinkId,
+    words: Arc<Mutex<Vec<Control>>>,
+}
+
+impl Transport for Meddler {
+    fn poll(&mut self, now: Duration, payload: &mut Vec<u8>) -> Option<Arrival> {
+        self.inner.poll(now, payload)
+    }
+
+    fn facts(&self, link: LinkId) -> Option<Facts> {
+        self.inner.facts(link)
+    }
+
+    fn send_datagram(&mut self, now: Duration, link: LinkId, bytes: &[u8]) -> Result<Delivery, TransportError> {
+        self.inner.send_datagram(now, link, bytes)
+    }
+
+    fn send_message(&mut self, now: Duration, link: LinkId, lane: Lane, bytes: &[u8]) -> Result<Delivery, TransportError> {
+        self.inner.send_message(now, link, lane, bytes)
+    }
+
+    fn close(&mut self, now: Duration, link: LinkId, code: u32, text: &str) {
+        self.inner.close(now, link, code, text);
+    }
+
+    fn flush(&mut self, now: Duration) {
+        for message in self.words.lock().unwrap().drain(..) {
+            let mut bytes = Vec::new();
+            control::encode(&message, &mut bytes);
+            assert_eq!(self.inner.send_message(now, self.link, Lane::CONTROL, &bytes), Ok(Delivery::Taken));
+        }
+        self.inner.flush(now);
+    }
+
+    fn stats(&self, link: LinkId) -> LinkStats {
+        self.inner.stats(link)
+    }
+}
+
+/// A table with an honest guest and one whose control lane says what is put into the list.
+fn meddled(seed: u64) -> (Table, Arc<Mutex<Vec<Control>>>) {
+    let calm = weather(20, 0.0);
+    let (mut table, network) = table_of(seed, &orders::<Order>(), 1, calm, &Config::default());
+    let words = Arc::new(Mutex::new(Vec::new()));
+    let inner = network.join(calm, calm);
+    let link = inner.link().unwrap();
+    table.join(Config::default(), Meddler { inner, link, words: words.clone() }).unwrap();
+    table.rest(30);
+    assert!(table.seat(2).peer.is_in_session(), "SEED={seed}");
+    (table, words)
+}
+
+/// Only the host may ask for a comparison: a digest costs a few bytes, and a look at the whole world to answer.
+#[test]
+fn a_guest_that_asks_for_comparisons_is_removed() {
+    let (mut table, words) = meddled(4);
+    let seed = table.seed;
+    words.lock().unwrap().push(Control::Digest(Digest { round: 1, parts: vec![(0, 0)] }));
+    table.seat(0).take_news();
+    table.rest(30);
+    let news = table.seat(0).take_news();
+    let told = |n: &News| matches!(n, News::Misbehaved { peer: PeerId(2), error: PeerError::OutOfOrder(_) });
+    assert!(news.iter().any(told), "SEED={seed}: {news:?}");
+    assert_eq!(table.seat(2).peer.ended(), Some(&DisconnectReason::Malformed), "SEED={seed}");
+    assert!(table.seat(1).peer.is_in_session(), "SEED={seed}");
+}
+
+/// One answer per peer and round is news; the rest, and answers to what was not asked, are not.
+#[test]
+fn a_verdict_is_told_once() {
+    let (mut table, words) = meddled(5);
+    let seed = table.seed;
+    for round in 0..3 {
+        // before anything was asked, and again after the honest answer
+        words.lock().unwrap().extend((0..50).map(|_| Control::Verdict(Verdict { round, differing: vec![1] })));
+        table.rest(20);
+        let host = table.seat(0);
+        let stray = host.take_news();
+        assert!(!stray.iter().any(|n| matches!(n, News::Compared { .. })), "SEED={seed} round {round}: {stray:?}");
+        host.peer.compare(&host.world).unwrap();
+        table.rest(20);
+        let news = table.seat(0).take_news();
+        for peer in [PeerId(1), PeerId(2)] {
+            let told = |n: &&News| matches!(n, News::Compared { peer: p, differing } if *p == peer && differing.is_empty());
+            assert_eq!(news.iter().filter(told).count(), 1, "SEED={seed} round {round}: {news:?}");
+        }
+        words.lock().unwrap().extend((0..50).map(|_| Control::Verdict(Verdict { round: round + 1, differing: vec![1] })));
+    }
 }
