@@ -26,14 +26,14 @@ pub enum Control {
     Welcome(Welcome),
     /// Host to guests: somebody came (or was there before, when a [`Welcome`] could not name all).
     Joined {
-        /// The newcomer's number.
+        /// The newcomer's number: one that nobody has at that time.
         peer: u16,
         /// What it calls itself, at most [`limits::NAME_BYTES`].
         name: String,
     },
     /// Host to guests: somebody went.
     Left {
-        /// Its number; never given out again in this session.
+        /// Its number. Another guest may get it, much later: see `Joined`.
         peer: u16,
         /// The code of a [`DisconnectReason`](crate::error::DisconnectReason).
         code: u32,

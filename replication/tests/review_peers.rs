@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{table_of, weather};
+use common::{Player, Position, Relic, assert_settles, table, table_of, weather};
 use hecs::{Entity, World};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidelock::netcore::control::{self, Control, Digest, Verdict};
@@ -255,5 +256,50 @@ fn a_verdict_is_told_once() {
             assert_eq!(news.iter().filter(told).count(), 1, "SEED={seed} round {round}: {news:?}");
         }
         words.lock().unwrap().extend((0..50).map(|_| Control::Verdict(Verdict { round: round + 1, differing: vec![1] })));
+    }
+}
+
+/// More guests come and go than there are numbers. Those of the first ones are given again, names never.
+#[test]
+fn numbers_are_given_again_and_names_are_not() {
+    let (mut table, network) = table(6, 1, weather(0, 0.0));
+    let seed = table.seed;
+    let mut given = HashSet::new();
+    let mut kept = Vec::new();
+    for round in 0..1_200u32 {
+        let seat = table.join(Config::default(), network.join(weather(0, 0.0), weather(0, 0.0))).unwrap();
+        let mut frames = 0;
+        while !table.seat(seat).peer.is_in_session() {
+            table.rest(1);
+            frames += 1;
+            assert!(frames < 60, "SEED={seed} round {round}: {:?}", table.seat(seat).peer.ended());
+        }
+        let guest = table.seat(seat);
+        // guest 1 sits there all along; the others have come and gone
+        let expected = if round < 1_022 { round + 2 } else { round - 1_022 + 2 };
+        assert_eq!(guest.peer.local(), PeerId(expected as u16), "SEED={seed} round {round}");
+        let at = Position { x: 1.0, y: 1.0 };
+        let goes = guest.peer.spawn(&mut guest.world, Player, (at,)).unwrap();
+        let mut own = vec![guest.peer.name_of(&guest.world, goes).unwrap()];
+        if round % 100 == 0 {
+            let stays = guest.peer.spawn(&mut guest.world, Relic, (at,)).unwrap();
+            own.push(guest.peer.name_of(&guest.world, stays).unwrap());
+            kept.push(own[1]);
+        }
+        assert!(own.iter().all(|net| given.insert(*net)), "SEED={seed} round {round}: a name was given twice");
+        table.rest(3);
+        assert!(own.iter().all(|net| table.seat(0).find(*net).is_some()), "SEED={seed} round {round}: {own:?}");
+        table.leave(seat);
+        table.rest(2);
+    }
+    // what the guests left behind is the host's, not of those who have their numbers now
+    assert_settles(&mut table, 10);
+    assert_eq!(table.seat(0).peer.entity_count(), kept.len(), "SEED={seed}");
+    for net in kept {
+        for seat in [0, 1] {
+            let place = table.seat(seat);
+            let entity = place.find(net).unwrap();
+            assert_eq!(place.peer.owner(&place.world, entity, 0), Some(PeerId::HOST), "SEED={seed} seat {seat} {net}");
+        }
     }
 }
