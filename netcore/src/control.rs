@@ -26,14 +26,14 @@ pub enum Control {
     Welcome(Welcome),
     /// Host to guests: somebody came (or was there before, when a [`Welcome`] could not name all).
     Joined {
-        /// The newcomer's number.
+        /// The newcomer's number: one that nobody has at that time.
         peer: u16,
         /// What it calls itself, at most [`limits::NAME_BYTES`].
         name: String,
     },
     /// Host to guests: somebody went.
     Left {
-        /// Its number; never given out again in this session.
+        /// Its number. Another guest may get it, much later: see `Joined`.
         peer: u16,
         /// The code of a [`DisconnectReason`](crate::error::DisconnectReason).
         code: u32,
@@ -47,9 +47,9 @@ pub enum Control {
         /// The first name of the lease.
         first: u64,
     },
-    /// Either way: what this side holds after it has settled, for comparison.
+    /// Host to guests: what it holds after it has settled, for comparison.
     Digest(Digest),
-    /// The answer to a [`Digest`].
+    /// Guest to host: the answer to a [`Digest`], one for each.
     Verdict(Verdict),
 }
 

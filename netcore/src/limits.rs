@@ -7,7 +7,8 @@ use std::time::Duration;
 pub const MESSAGE_BYTES: usize = 16 * 1024;
 /// Bytes of the words that go with the end of a link.
 pub const CLOSE_TEXT_BYTES: usize = 512;
-/// Bytes that a reliable lane may hold for a peer that does not take them; beyond, the peer is too slow and is removed.
+/// Bytes that each reliable lane may hold for a peer that does not take them, once in the transport and once before it. Beyond, a
+/// message of the game is refused at the call; a peer that has no room for one of the control lane is too slow and is removed.
 pub const LANE_QUEUE_BYTES: usize = 1 << 20;
 /// Bytes that every transport must take in one datagram.
 pub const DATAGRAM_MIN_BYTES: usize = 1000;

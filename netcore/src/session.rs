@@ -204,10 +204,9 @@ impl Admitted {
     /// [`PeerError::OutOfOrder`] if not.
     pub fn check(message: &Control) -> Result<(), PeerError> {
         match message {
-            Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } => Ok(()),
-            Control::Digest(_) | Control::Verdict(_) => Ok(()),
+            Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } | Control::Digest(_) => Ok(()),
             Control::Hello(_) | Control::Welcome(_) => Err(PeerError::OutOfOrder("a greeting after admission")),
-            Control::LeaseRequest => Err(PeerError::OutOfOrder("a request that is a guest's")),
+            Control::LeaseRequest | Control::Verdict(_) => Err(PeerError::OutOfOrder("a message that is a guest's")),
         }
     }
 }
@@ -416,9 +415,9 @@ impl HostAdmitted {
     /// [`PeerError::OutOfOrder`] if not.
     pub fn check(message: &Control) -> Result<(), PeerError> {
         match message {
-            Control::LeaseRequest | Control::Digest(_) | Control::Verdict(_) => Ok(()),
+            Control::LeaseRequest | Control::Verdict(_) => Ok(()),
             Control::Hello(_) => Err(PeerError::OutOfOrder("a second hello")),
-            Control::Welcome(_) | Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } => {
+            Control::Welcome(_) | Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } | Control::Digest(_) => {
                 Err(PeerError::OutOfOrder("a message that is the host's"))
             }
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::{PROTOCOL_VERSIONS, decode, encode};
+use crate::control::{Digest, PROTOCOL_VERSIONS, Verdict, decode, encode};
 use crate::emulator::{Conditions, Emulator};
 use crate::transport::Lane;
 use proptest::prelude::*;
@@ -177,11 +177,15 @@ fn after_admission_each_side_says_only_what_is_its_own() {
         Control::Joined { peer: 1, name: String::new() },
         Control::Left { peer: 1, code: 1, text: String::new() },
         Control::Lease { first: 0 },
+        // whoever asks for a comparison makes the other side hash its whole world
+        Control::Digest(Digest { round: 1, parts: Vec::new() }),
     ];
     for message in hosts {
         assert!(Admitted::check(&message).is_ok() && HostAdmitted::check(&message).is_err(), "{message:?}");
     }
-    assert!(Admitted::check(&Control::LeaseRequest).is_err() && HostAdmitted::check(&Control::LeaseRequest).is_ok());
+    for message in [Control::LeaseRequest, Control::Verdict(Verdict { round: 1, differing: Vec::new() })] {
+        assert!(Admitted::check(&message).is_err() && HostAdmitted::check(&message).is_ok(), "{message:?}");
+    }
     for message in [Control::Hello(same().hello("a")), Control::Welcome(welcome(1))] {
         assert!(Admitted::check(&message).is_err() && HostAdmitted::check(&message).is_err(), "{message:?}");
     }

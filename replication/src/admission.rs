@@ -5,6 +5,7 @@ use crate::link::Link;
 use crate::news::News;
 use crate::peer::{Knock, Peer, Role};
 use crate::peer_id::PeerId;
+use crate::presence::Owners;
 use hecs::World;
 use std::time::Duration;
 use tidelock_netcore::clock::SessionClock;
@@ -67,7 +68,7 @@ impl Peer {
                 } else if let Some(index) = self.links.iter().position(|l| l.id == link) {
                     let checked = message.and_then(|m| HostAdmitted::check(&m).map(|()| m));
                     match checked {
-                        Ok(message) => self.guest_says(world, index, &message),
+                        Ok(message) => self.guest_says(index, &message),
                         Err(error) => self.misbehaved(world, index, error),
                     }
                 }
@@ -112,18 +113,37 @@ impl Peer {
         }
     }
 
-    fn free_peer(&mut self) -> Option<u16> {
-        let room = self.links.len() < usize::from(self.config.guests);
-        match &self.role {
-            Role::Host(host) if room && usize::from(host.next_peer) < limits::PEERS => Some(host.next_peer),
-            _ => None,
+    /// The number that the next guest gets. Those of guests that left are given again only when there are no new ones any more,
+    /// the one that left first before the others, and not while anything names it.
+    fn free_peer(&self) -> Option<u16> {
+        let Role::Host(host) = &self.role else { return None };
+        if self.links.len() >= usize::from(self.config.guests) {
+            return None;
         }
+        if usize::from(host.next_peer) < limits::PEERS {
+            return Some(host.next_peer);
+        }
+        host.left.iter().copied().find(|n| !self.is_named(PeerId(*n)))
+    }
+
+    /// Is anything left of a peer: its seat, its names, what it owns, or a tombstone of that which is not known everywhere yet?
+    fn is_named(&self, peer: PeerId) -> bool {
+        let owns = |owners: &Owners| owners.iter().take(self.schema.slots).any(|o| o.peer == peer);
+        self.roster.contains_key(&peer)
+            || self.link_to(peer).is_some()
+            || self.names.has_leases(peer)
+            || self.entities.iter().any(|(_, record)| owns(&record.owners))
+            || self.publisher.dying.iter().any(|(row, _)| owns(&self.publisher.presence(*row as usize).owners))
     }
 
     /// Host: a link becomes a peer.
     fn admit(&mut self, id: LinkId, admitted: HostAdmitted) {
         let Role::Host(host) = &mut self.role else { return };
-        host.next_peer += 1;
+        if admitted.peer == host.next_peer {
+            host.next_peer += 1;
+        } else {
+            host.left.retain(|n| *n != admitted.peer);
+        }
         let session = host.session;
         let peer = PeerId(admitted.peer);
         let mut welcome = Welcome {
@@ -185,15 +205,14 @@ impl Peer {
         }
     }
 
-    fn guest_says(&mut self, world: &mut World, index: usize, message: &Control) {
+    fn guest_says(&mut self, index: usize, message: &Control) {
         let peer = self.links[index].peer;
         match message {
             Control::LeaseRequest => {
                 let first = self.names.grant(peer);
                 let _ = self.links[index].post_control(&Control::Lease { first });
             }
-            Control::Digest(digest) => self.compare_digest(world, peer, digest),
-            Control::Verdict(verdict) => self.hear_verdict(peer, verdict),
+            Control::Verdict(verdict) => self.hear_verdict(index, verdict),
             _ => {}
         }
     }
@@ -218,8 +237,7 @@ impl Peer {
                     guest.lease_requested = false;
                 }
             }
-            Control::Digest(digest) => self.compare_digest(world, PeerId::HOST, digest),
-            Control::Verdict(verdict) => self.hear_verdict(PeerId::HOST, verdict),
+            Control::Digest(digest) => self.compare_digest(world, digest),
             _ => {}
         }
     }

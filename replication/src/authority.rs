@@ -125,7 +125,12 @@ impl Names {
         })
     }
 
-    /// Host: a guest's leases end with its seat.
+    /// Host: does a guest have leases?
+    pub(crate) fn has_leases(&self, peer: PeerId) -> bool {
+        self.granted.contains_key(&peer)
+    }
+
+    /// Host: a guest's leases end with its seat. The names in them are never given again.
     pub(crate) fn end(&mut self, peer: PeerId) {
         self.granted.remove(&peer);
     }
@@ -377,6 +382,9 @@ impl Peer {
             let _ = other.post_control(&Control::Left { peer: peer.0, code, text: text.clone() });
         }
         self.abandon(world, peer);
+        if let Role::Host(host) = &mut self.role {
+            host.left.push_back(peer.0);
+        }
         self.news.push(News::Left { peer, reason });
     }
 

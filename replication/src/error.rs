@@ -41,6 +41,9 @@ pub enum UsageError {
     /// A message whose values cannot travel.
     #[error("the message cannot travel: {0}")]
     Message(FieldError),
+    /// A message with a field that needs an entity, but names none that has a name on the network: nobody could ever read it.
+    #[error("{0} names an entity that is not networked, or is gone; nobody could read it")]
+    NamesNobody(&'static str),
     /// The peer takes no more messages now.
     #[error("too many messages wait to be sent; the peer is too slow")]
     Backlog,

@@ -38,12 +38,21 @@ pub(crate) struct Link {
     pub(crate) unsettled: u8,
     /// Something came that wants an acknowledgement.
     pub(crate) owes_ack: bool,
-    outbox: VecDeque<(Lane, Vec<u8>)>,
-    outbox_bytes: usize,
+    /// By lane, so that none can take another's room or hold it up.
+    outbox: [Outbox; Lane::COUNT as usize],
     overfull: bool,
+    /// The round of the digest that this peer was sent and has not answered (host only).
+    pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
     pub(crate) refusals: VecDeque<Duration>,
     pub(crate) counters: LinkCounters,
+}
+
+/// Messages of one lane that the transport has not taken yet.
+#[derive(Default)]
+struct Outbox {
+    messages: VecDeque<Vec<u8>>,
+    bytes: usize,
 }
 
 /// What happened on one link, as values.
@@ -63,7 +72,7 @@ pub struct LinkCounters {
     pub malformed: u64,
     /// Writes refused, races included.
     pub refused: u64,
-    /// Messages dropped while they waited for an entity.
+    /// Messages dropped while they waited for an entity, or because they name none where they must.
     pub dropped_messages: u64,
     /// Tombstones of entities that were not here.
     pub unknown_despawns: u64,
@@ -98,9 +107,9 @@ impl Link {
             renewed: None,
             unsettled: 0,
             owes_ack: false,
-            outbox: VecDeque::new(),
-            outbox_bytes: 0,
+            outbox: Default::default(),
             overfull: false,
+            compared: None,
             refusals: VecDeque::new(),
             counters: LinkCounters::default(),
         }
@@ -124,13 +133,14 @@ impl Link {
         Some(Stamp { sent: WireTime::of(clock), echo })
     }
 
-    /// Queues a reliable message; `false` if the peer is too slow for it.
+    /// Queues a reliable message; `false` if its lane has no room for it.
     pub(crate) fn post(&mut self, lane: Lane, bytes: &[u8]) -> bool {
-        if self.outbox_bytes + bytes.len() > limits::LANE_QUEUE_BYTES {
+        let outbox = &mut self.outbox[usize::from(lane.0)];
+        if outbox.bytes + bytes.len() > limits::LANE_QUEUE_BYTES {
             return false;
         }
-        self.outbox_bytes += bytes.len();
-        self.outbox.push_back((lane, bytes.to_vec()));
+        outbox.bytes += bytes.len();
+        outbox.messages.push_back(bytes.to_vec());
         true
     }
 
@@ -148,15 +158,17 @@ impl Link {
         self.overfull
     }
 
-    /// Hands queued messages to the transport until it is full.
+    /// Hands queued messages to the transport, lane by lane, each until the transport has no more room for it.
     pub(crate) fn flush_messages(&mut self, transport: &mut dyn Transport, now: Duration) -> Result<(), TransportError> {
-        while let Some((lane, bytes)) = self.outbox.front() {
-            match transport.send_message(now, self.id, *lane, bytes)? {
-                Delivery::Full => break,
-                Delivery::Taken => {
-                    self.counters.message_bytes_out += bytes.len() as u64;
-                    self.outbox_bytes -= bytes.len();
-                    self.outbox.pop_front();
+        for (lane, outbox) in self.outbox.iter_mut().enumerate() {
+            while let Some(bytes) = outbox.messages.front() {
+                match transport.send_message(now, self.id, Lane(lane as u8), bytes)? {
+                    Delivery::Full => break,
+                    Delivery::Taken => {
+                        self.counters.message_bytes_out += bytes.len() as u64;
+                        outbox.bytes -= bytes.len();
+                        outbox.messages.pop_front();
+                    }
                 }
             }
         }

@@ -109,8 +109,9 @@ impl Peer {
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`], [`UsageError::NotInSession`], [`UsageError::NotAllowed`] for a guest that addresses others,
-    /// [`UsageError::NoSuchPeer`], [`UsageError::Message`] for values that cannot travel, [`UsageError::Backlog`] when a peer's
-    /// queue is full: then nothing was sent to that peer or any after it.
+    /// [`UsageError::NoSuchPeer`], [`UsageError::Message`] for values that cannot travel, [`UsageError::NamesNobody`] if a field
+    /// needs an entity and names one that is not networked or gone, [`UsageError::Backlog`] when a peer's queue is full: then
+    /// nothing was sent to that peer or any after it.
     pub fn send_message<M: Replicate>(&mut self, world: &World, to: To, message: &M) -> Result<(), UsageError> {
         let index = self.message_index::<M>()?;
         if !self.is_in_session() {
@@ -126,6 +127,9 @@ impl Peer {
         let entry = &self.schema.messages[index];
         let mut words = vec![0; entry.layout.words()];
         message.quantise(&mut Quantiser::new(&mut words, &name_in(world))).map_err(UsageError::Message)?;
+        if !(entry.is_complete)(&words) {
+            return Err(UsageError::NamesNobody(std::any::type_name::<M>()));
+        }
         let mut w = BitWriter::new();
         if !entry.reliable {
             PacketKind::Message.write(&mut w);
@@ -191,6 +195,10 @@ impl Peer {
             Ok((message, words)) => {
                 let from = self.links[index].peer;
                 self.links[index].last_heard = self.time.now;
+                if !(self.schema.messages[message].is_complete)(&words) {
+                    // no arrival could ever complete it, and it would hold up all that follow
+                    return self.note_dropped(from, message);
+                }
                 let waiting = Waiting { from, at: self.time.now, words };
                 while self.mailbox.held(from) + waiting.cost() > limits::MAILBOX_BYTES {
                     self.drop_oldest(from);

@@ -139,7 +139,8 @@ pub enum News {
         /// The field and what is wrong with it.
         error: FieldError,
     },
-    /// A message was dropped because an entity that it names did not come in time, or is gone.
+    /// A message was dropped because an entity that it names did not come in time, or is gone, or because it names none where it
+    /// must.
     MessageDropped {
         /// Who sent it.
         from: PeerId,

@@ -17,7 +17,7 @@ use crate::publisher::Publisher;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
 use hecs::{Component, DynamicBundle, Entity, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tidelock_netcore::clock::SessionClock;
@@ -70,7 +70,10 @@ pub(crate) enum Role {
 
 pub(crate) struct HostSide {
     pub(crate) session: u64,
+    /// The lowest number that was never given to a guest.
     pub(crate) next_peer: u16,
+    /// Numbers of guests that left, the oldest first.
+    pub(crate) left: VecDeque<u16>,
     pub(crate) greeting: Vec<Knock>,
     /// Refused greetings told since the last deadlines passed.
     pub(crate) rejections: usize,
@@ -169,7 +172,7 @@ impl Peer {
         let terms = Terms::new(tidelock_netcore::control::PROTOCOL_VERSIONS, schema.digest(), &schema.entries());
         let role = if host {
             let session = config.session.unwrap_or_else(made_up_id);
-            Role::Host(HostSide { session, next_peer: 1, greeting: Vec::new(), rejections: 0 })
+            Role::Host(HostSide { session, next_peer: 1, left: VecDeque::new(), greeting: Vec::new(), rejections: 0 })
         } else {
             let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
             let generation = machine.generation();

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-/// A participant of a session: the host, or the guest in one seat. Not given to another guest within a session.
+/// A participant of a session: the host, or the guest in one seat.
+///
+/// A guest that leaves and comes back is another participant. Its old number goes to another guest only after all 1 023 numbers
+/// have been in use, the one that was left first before the others, and never while the host has anything left of its former
+/// holder: a link, names, something it owns, or the tombstone of such a thing that somebody has not acknowledged. What a program
+/// keeps under a number, it lets go at [`News::Left`](crate::News::Left). [`NetId`](crate::NetId)s are never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u16);
 

@@ -6,7 +6,7 @@ use crate::interpolate::Interpolate;
 use crate::layout::{Layout, LayoutBuilder, LayoutError};
 use crate::policy::{Absent, OWNER_SLOTS, Policy};
 use crate::presence;
-use crate::replicate::Replicate;
+use crate::replicate::{Replicate, Restorer};
 use hecs::{Component, Entity, World};
 use std::any::TypeId;
 use std::fmt::Write as _;
@@ -112,6 +112,8 @@ pub(crate) struct MessageEntry {
     pub(crate) type_id: TypeId,
     pub(crate) layout: Layout,
     pub(crate) reliable: bool,
+    /// Can the words be a message at all, once every entity that they name is here?
+    pub(crate) is_complete: fn(&[u32]) -> bool,
 }
 
 /// What travels, and who decides. Cheap to clone. It is complete before a [`Peer`](crate::Peer) can be made from it, and cannot be
@@ -356,7 +358,9 @@ impl SchemaBuilder {
     fn message_form<M: Replicate>(mut self, name: &str, reliable: bool) -> Self {
         match Layout::of::<M>() {
             Ok(layout) => {
-                self.messages.push(MessageEntry { name: name.to_owned(), type_id: TypeId::of::<M>(), layout, reliable });
+                let is_complete = |words: &[u32]| M::restore(&mut Restorer::new(words, &|_| Some(Entity::DANGLING))).is_ok();
+                let (name, type_id) = (name.to_owned(), TypeId::of::<M>());
+                self.messages.push(MessageEntry { name, type_id, layout, reliable, is_complete });
             }
             Err(error) => self.mistakes.push(SchemaMistake::Layout { sort: "message", name: name.to_owned(), error }),
         }

@@ -1,5 +1,5 @@
-//! Are two worlds equal? Digests per component over the quantised values, in no order, exchanged on the control lane and
-//! compared by each side for itself.
+//! Are two worlds equal? Digests per component over the quantised values, in no order, sent by the host on the control lane
+//! and compared by each guest, which answers.
 
 use crate::entities::name_in;
 use crate::error::UsageError;
@@ -59,26 +59,31 @@ impl Peer {
         for link in &mut self.links {
             // a peer that cannot take it is found out at the next send
             let _ = link.post_control(&digest);
+            link.compared = Some(self.round);
         }
         Ok(())
     }
 
-    /// A digest has come: compare, tell the game, answer.
-    pub(crate) fn compare_digest(&mut self, world: &World, from: PeerId, digest: &Digest) {
+    /// Guest: the host's digest has come. Compare, tell the game, answer.
+    pub(crate) fn compare_digest(&mut self, world: &World, digest: &Digest) {
         let own = self.digests(world);
         let same = |(c, d): &(u16, u64)| own.get(usize::from(*c)) == Some(d);
         let differing: Vec<u16> = digest.parts.iter().filter(|p| !same(p)).map(|p| p.0).collect();
         let verdict = Control::Verdict(Verdict { round: digest.round, differing: differing.clone() });
-        if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
-            // a peer that cannot take it is found out at the next send
+        if let Some(link) = self.links.first_mut() {
+            // a host that cannot take it is found out at the next send
             let _ = link.post_control(&verdict);
         }
-        self.tell_compared(from, &differing);
+        self.tell_compared(PeerId::HOST, &differing);
     }
 
-    pub(crate) fn hear_verdict(&mut self, from: PeerId, verdict: &Verdict) {
-        if verdict.round == self.round {
-            self.tell_compared(from, &verdict.differing);
+    /// Host: a guest's answer. Only the first one to the newest round counts.
+    pub(crate) fn hear_verdict(&mut self, index: usize, verdict: &Verdict) {
+        let link = &mut self.links[index];
+        if link.compared == Some(verdict.round) {
+            link.compared = None;
+            let peer = link.peer;
+            self.tell_compared(peer, &verdict.differing);
         }
     }
 
