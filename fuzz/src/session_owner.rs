@@ -1,0 +1,87 @@
+//! A host, an honest guest, and a guest whose packets are the input's (see [`attack`](crate::attack)): whatever comes, the host
+//! does not panic, keeps no more and takes no longer than it may, and the honest guest stays in with a world like the host's.
+
+use crate::attack::{self, Attack, config};
+use crate::forge::Source;
+use crate::game::Program;
+use crate::wire::{Cable, Side};
+use std::cell::RefCell;
+use tidelock_netcore::limits;
+
+/// Frames within which the worlds must be equal once nothing changes any more: four seconds.
+const SETTLING: usize = 240;
+
+/// The whole input is one attack.
+pub fn run(data: &[u8]) {
+    let mut from = Source::new(data);
+    let cable = Cable::default();
+    let mut attack = Attack::new(Side::Host, std::slice::from_ref(&cable), from.byte() & 1 != 0);
+    let mut honest = join(&mut attack, &cable);
+    attack.admit(|now| live(&mut honest, now));
+    for _ in 0..3 {
+        attack.victim.act(0, 0, 9);
+        honest.act(0, 0, 9);
+    }
+    let mut frames = 0u8;
+    attack.run(&mut from, |now| {
+        live(&mut honest, now);
+        frames = frames.wrapping_add(1);
+        honest.act([15, 5, 0, 6, 9, 13, 10, 3][usize::from(frames % 8)], frames, frames.wrapping_mul(37));
+    });
+    settle(&mut attack, &mut honest);
+    attack.check_memory(limits::GUEST_ROWS);
+    attack.check_time();
+}
+
+fn join(attack: &mut Attack, cable: &Cable) -> Program {
+    let mut honest = Program::guest(cable, config());
+    while !honest.peer.is_in_session() {
+        attack.now += crate::game::FRAME;
+        honest.receive(attack.now);
+        honest.send(attack.now);
+        attack.victim.receive(attack.now);
+        attack.victim.send(attack.now);
+    }
+    honest
+}
+
+fn live(honest: &mut Program, now: std::time::Duration) {
+    honest.receive(now);
+    honest.step();
+    honest.send(now);
+}
+
+fn settle(attack: &mut Attack, honest: &mut Program) {
+    let mut differing = Vec::new();
+    for i in 0..SETTLING {
+        attack.now += crate::game::FRAME;
+        for program in [&mut attack.victim, &mut *honest] {
+            program.mend();
+            program.receive(attack.now);
+            program.rest();
+            program.send(attack.now);
+        }
+        assert!(honest.peer.is_in_session(), "the honest guest is out: {:?}", honest.peer.ended());
+        if i % 4 == 3 {
+            let (here, there) = (attack.victim.peer.digests(&attack.victim.world), honest.peer.digests(&honest.world));
+            differing = (0..here.len()).filter(|c| here[*c] != there[*c]).collect();
+            if differing.is_empty() {
+                return;
+            }
+        }
+    }
+    panic!("after {SETTLING} frames of rest the columns {differing:?} of the honest guest still differ from the host's");
+}
+
+/// See [`attack::seeds`].
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    let cable = Cable::default();
+    let honest: RefCell<Option<Program>> = RefCell::new(Some(Program::guest(&cable, config())));
+    let recorded = attack::record(Side::Host, &[cable], |now| {
+        if let Some(honest) = &mut *honest.borrow_mut() {
+            live(honest, now);
+        }
+    });
+    attack::seeds(&recorded)
+}
