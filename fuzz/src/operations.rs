@@ -138,8 +138,17 @@ impl Play {
                 self.rejoin(guest, fair);
             }
         }
-        let until = self.table.now + SETTLING;
+        let mut until = self.table.now + SETTLING;
+        let mut again = [false; 2];
         while self.table.now < until {
+            for guest in 0..2 {
+                // what the weather did to an admission shows late: its messages are still on their way
+                if self.table.seat(self.guests[guest]).peer.ended().is_some() && !again[guest] {
+                    again[guest] = true;
+                    self.rejoin(guest, fair);
+                    until = self.table.now + SETTLING;
+                }
+            }
             for seat in [0, self.guests[0], self.guests[1]] {
                 self.with(seat, |mut actor| actor.mend());
             }
@@ -149,8 +158,13 @@ impl Play {
                 return;
             }
         }
+        let ends: Vec<_> = self.guests.map(|g| self.table.seat(g).peer.ended().cloned()).into();
         let differences: Vec<_> = self.guests.iter().flat_map(|g| self.table.differences(*g)).take(12).collect();
-        panic!("not equal after {SETTLING:?} of rest: {:?}\n{}", self.table.all_equal(), differences.join("\n"));
+        panic!(
+            "not equal after {SETTLING:?} of rest: {:?}; over for the guests: {ends:?}\n{}",
+            self.table.all_equal(),
+            differences.join("\n")
+        );
     }
 }
 

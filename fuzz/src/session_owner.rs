@@ -3,9 +3,11 @@
 
 use crate::attack::{self, Attack, config};
 use crate::forge::Source;
-use crate::game::Program;
+use crate::game::{Position, Program};
 use crate::wire::{Cable, Side};
+use hecs::Entity;
 use std::cell::RefCell;
+use tidelock::{Networked, PeerId};
 use tidelock_netcore::limits;
 
 /// Frames within which the worlds must be equal once nothing changes any more: four seconds.
@@ -70,7 +72,23 @@ fn settle(attack: &mut Attack, honest: &mut Program) {
             }
         }
     }
-    panic!("after {SETTLING} frames of rest the columns {differing:?} of the honest guest still differ from the host's");
+    let (host, guest) = (names(&attack.victim), names(honest));
+    panic!(
+        "after {SETTLING} frames of rest columns {differing:?} of the honest guest differ; the host has\n{host:?}\nit has\n{guest:?}"
+    );
+}
+
+/// What there is, by name, for a person to read.
+fn names(program: &Program) -> Vec<(u64, PeerId, Option<Position>)> {
+    let entities = program.world.query::<Entity>().with::<&Networked>().iter().collect::<Vec<_>>();
+    let named = |e: Entity| {
+        let net = program.peer.name_of(&program.world, e)?;
+        let owner = program.peer.owner(&program.world, e, 0)?;
+        Some((net.0, owner, program.world.get::<&Position>(e).ok().map(|p| *p)))
+    };
+    let mut all: Vec<_> = entities.into_iter().filter_map(named).collect();
+    all.sort_by_key(|x| x.0);
+    all
 }
 
 /// See [`attack::seeds`].
