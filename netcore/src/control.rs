@@ -47,7 +47,7 @@ pub enum Control {
         /// The first name of the lease.
         first: u64,
     },
-    /// Either way: what this side holds after it has settled, for comparison.
+    /// Host to guest: what it holds after it has settled, for comparison.
     Digest(Digest),
     /// The answer to a [`Digest`].
     Verdict(Verdict),

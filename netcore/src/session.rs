@@ -416,9 +416,10 @@ impl HostAdmitted {
     /// [`PeerError::OutOfOrder`] if not.
     pub fn check(message: &Control) -> Result<(), PeerError> {
         match message {
-            Control::LeaseRequest | Control::Digest(_) | Control::Verdict(_) => Ok(()),
+            Control::LeaseRequest | Control::Verdict(_) => Ok(()),
             Control::Hello(_) => Err(PeerError::OutOfOrder("a second hello")),
-            Control::Welcome(_) | Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } => {
+            // a comparison costs a look at the whole world, so it is the host's to ask for
+            Control::Welcome(_) | Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } | Control::Digest(_) => {
                 Err(PeerError::OutOfOrder("a message that is the host's"))
             }
         }

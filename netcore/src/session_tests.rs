@@ -177,6 +177,7 @@ fn after_admission_each_side_says_only_what_is_its_own() {
         Control::Joined { peer: 1, name: String::new() },
         Control::Left { peer: 1, code: 1, text: String::new() },
         Control::Lease { first: 0 },
+        Control::Digest(crate::control::Digest { round: 1, parts: Vec::new() }),
     ];
     for message in hosts {
         assert!(Admitted::check(&message).is_ok() && HostAdmitted::check(&message).is_err(), "{message:?}");

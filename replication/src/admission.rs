@@ -196,7 +196,6 @@ impl Peer {
                 let first = self.names.grant(peer);
                 let _ = self.links[index].post_control(&Control::Lease { first });
             }
-            Control::Digest(digest) => self.compare_digest(world, peer, digest),
             Control::Verdict(verdict) => self.hear_verdict(peer, verdict),
             _ => {}
         }

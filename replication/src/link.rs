@@ -36,6 +36,8 @@ pub(crate) struct Link {
     outbox: VecDeque<(Lane, Vec<u8>)>,
     outbox_bytes: usize,
     overfull: bool,
+    /// The last round of comparison that the peer answered.
+    pub(crate) answered: u32,
     /// When refusals happened, for those within the window.
     pub(crate) refusals: VecDeque<Duration>,
     pub(crate) counters: LinkCounters,
@@ -93,6 +95,7 @@ impl Link {
             outbox: VecDeque::new(),
             outbox_bytes: 0,
             overfull: false,
+            answered: 0,
             refusals: VecDeque::new(),
             counters: LinkCounters::default(),
         }

@@ -77,7 +77,10 @@ impl Peer {
     }
 
     pub(crate) fn hear_verdict(&mut self, from: PeerId, verdict: &Verdict) {
-        if verdict.round == self.round {
+        // one answer each: who says it again and again shall not wash away other news
+        let Some(link) = self.links.iter_mut().find(|l| l.peer == from) else { return };
+        if verdict.round == self.round && link.answered < self.round {
+            link.answered = self.round;
             self.tell_compared(from, &verdict.differing);
         }
     }
