@@ -161,6 +161,11 @@ impl Capture {
         fresh.dedup();
         self.shapes.resize(scene.entities.slots() as usize, (0, 0));
         for slot in fresh.drain(..) {
+            if scene.entities.get(slot).is_some_and(|r| !scene.world.contains(r.entity)) {
+                // no archetype that was looked at ever had it, if the game took it away in the frame of its birth
+                findings.gone.push(slot);
+                continue;
+            }
             let components = self.shapes[slot as usize].0;
             self.take_entity(scene, slot, components, findings);
         }
