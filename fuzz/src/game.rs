@@ -221,7 +221,7 @@ impl Actor<'_> {
         let target = self.pick(how).unwrap_or(entity);
         match what {
             3 => drop(self.peer.despawn(self.world, entity)),
-            4 if self.peer.is_owner(self.world, entity) => drop(self.world.despawn(entity)),
+            4 if self.peer.is_host() || self.peer.is_owner(self.world, entity) => drop(self.world.despawn(entity)),
             5 => self.put(entity, Tag),
             6 => self.take::<Tag>(entity),
             7 => self.put(entity, Link { target }),

@@ -181,5 +181,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let network: Vec<[u8; 4]> = (0..60u8)
         .map(|i| [i.wrapping_mul(7), [0, 1, 19, 15, 3, 20, 12][usize::from(i % 7)], i.wrapping_mul(11), i.wrapping_mul(5)])
         .collect();
-    vec![script([0, 0], &games), script([0x25, 0x6b], &games), script([4, 1], &people), script([2, 0x82], &network)]
+    vec![
+        script([0, 0], &games),
+        script([0x25, 0x6b], &games),
+        script([4, 1], &people),
+        script([2, 0x82], &network),
+        GHOST.to_vec(),
+    ]
 }
+
+/// An entity that went before its first capture.
+const GHOST: &[u8] =
+    &[40, 83, 128, 0, 0, 0, 251, 0, 0, 114, 122, 0, 10, 25, 16, 40, 83, 128, 0, 0, 40, 83, 128, 0, 0, 122, 0, 10, 37];

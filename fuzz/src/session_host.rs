@@ -21,7 +21,8 @@ pub fn run(data: &[u8]) {
     let (victim, now) = (&mut attack.victim, attack.now);
     if let Ok(drawn) = victim.peer.present::<Position>(&victim.world, now) {
         for (_, position) in drawn {
-            assert!(position.x.abs() <= 501.0 && position.y.abs() <= 501.0 || position.x.is_nan(), "{position:?} is drawn");
+            // motion goes on past the newest sample, so it may lead out of the range
+            assert!(position.x.is_finite() && position.y.is_finite(), "{position:?} is drawn");
         }
     }
     victim.peer.disconnect(&mut victim.world);
