@@ -1,15 +1,22 @@
 //! The bodies of the fuzz targets, so that tests on stable Rust can run the seeds through them.
 //!
-//! One module per target: `run` takes any bytes and panics if a promise of the reader is broken; `seeds` makes a few inputs that
+//! One module per target (`attack`, `forge`, `game` and `wire` are what some of them share): `run` takes any bytes and panics if a promise of the reader is broken; `seeds` makes a few inputs that
 //! lead deep into it.
 
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod attack;
 pub mod bits;
 pub mod control;
+pub mod forge;
+pub mod game;
 pub mod header;
 pub mod layout;
+pub mod operations;
+pub mod session_host;
+pub mod session_owner;
+pub mod wire;
 
 use peak_alloc::PeakAlloc;
 
@@ -34,4 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "control", run: control::run, seeds: control::seeds },
     Target { name: "header", run: header::run, seeds: header::seeds },
     Target { name: "layout", run: layout::run, seeds: layout::seeds },
+    Target { name: "operations", run: operations::run, seeds: operations::seeds },
+    Target { name: "session_host", run: session_host::run, seeds: session_host::seeds },
+    Target { name: "session_owner", run: session_owner::run, seeds: session_owner::seeds },
 ];

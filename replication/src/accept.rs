@@ -196,6 +196,9 @@ impl Peer {
             record.set_in_row(peer, row);
         }
         let sample = self.links[index].incoming.newest_tick().min(self.time.tick);
+        // at once, not at the next capture: if the entity ends before that, its tombstone must name it
+        let owners = [Ownership { peer, epoch: 0 }; OWNER_SLOTS];
+        self.publisher.set_presence(out_row, &Presence { owners, ..*presence }, self.time.tick);
         for c in bits(presence.components << 1) {
             let c = c as usize;
             let words = self.links[index].incoming.mirror.value(c, row).to_vec();

@@ -159,6 +159,9 @@ pub(crate) fn subscribe_row(
     link.subscriber.follow(publisher);
     let own = share_mask(schema, link.peer, record.kind, &record.owners);
     link.subscriber.want(0, row, true);
+    if known {
+        link.subscriber.note_known(row);
+    }
     for c in 1..schema.columns() {
         link.subscriber.want(c, row, own >> c & 1 == 0);
     }

@@ -177,6 +177,11 @@ impl Subscriber {
         }
     }
 
+    /// The peer knows of the row's entity without having been told: it spawned it. So it must be told of its end.
+    pub(crate) fn note_known(&mut self, row: usize) {
+        self.known[row / BLOCK] |= 1 << (row % BLOCK);
+    }
+
     /// Makes components of a row pending as absolute values, whatever the peer was sent of them: it starts over.
     pub(crate) fn force(&mut self, row: usize, components: u64, since: Tick) {
         for c in bits(components) {

@@ -1,0 +1,39 @@
+//! A guest whose host's packets are the input's (see [`attack`](crate::attack)): whatever comes, the guest does not panic, keeps no
+//! more and takes no longer than it may, and if its session ends it is left with its own entities and no marks.
+
+use crate::attack::{self, Attack};
+use crate::forge::Source;
+use crate::game::Position;
+use crate::wire::Side;
+use tidelock::{Networked, Simulated};
+use tidelock_netcore::limits;
+
+/// The whole input is one attack.
+pub fn run(data: &[u8]) {
+    let mut from = Source::new(data);
+    let mut attack = Attack::new(Side::Guest, &[], from.byte() & 1 != 0);
+    attack.admit(|_| {});
+    for _ in 0..3 {
+        attack.victim.act(0, 0, 9);
+    }
+    attack.run(&mut from, |_| {});
+    attack.frame();
+    let (victim, now) = (&mut attack.victim, attack.now);
+    if let Ok(drawn) = victim.peer.present::<Position>(&victim.world, now) {
+        for (_, position) in drawn {
+            // motion goes on past the newest sample, so it may lead out of the range
+            assert!(position.x.is_finite() && position.y.is_finite(), "{position:?} is drawn");
+        }
+    }
+    victim.peer.disconnect(&mut victim.world);
+    assert_eq!(victim.world.query::<&Networked>().iter().count(), 0, "marks of a session that is over");
+    assert_eq!(victim.world.query::<&Simulated>().iter().count(), 0, "marks of a session that is over");
+    attack.check_memory(limits::ROWS);
+    attack.check_time();
+}
+
+/// See [`attack::seeds`].
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    attack::seeds(&attack::record(Side::Guest, &[], |_| {}))
+}
