@@ -265,13 +265,18 @@ impl Peer {
                 if let Role::Host(host) = &mut self.role {
                     host.rejections = 0;
                 }
-                while let Some(index) = self.links.iter().position(|l| now > l.last_heard + self.config.time_out) {
+                let limit = self.config.time_out;
+                while let Some(index) = self.links.iter().position(|l| l.is_silent(now, limit)) {
                     self.remove_guest(world, index, DisconnectReason::TimedOut, true);
+                }
+                // until it acknowledges them, ends of entities and their rows are kept for it
+                while let Some(index) = self.links.iter_mut().position(|l| l.subscriber.is_overdue(now, limit)) {
+                    self.remove_guest(world, index, DisconnectReason::TooSlow, true);
                 }
             }
             Role::Guest(guest) => {
                 let late = guest.machine.handle_deadline(now);
-                let silent = self.links.first().is_some_and(|l| now > l.last_heard + self.config.time_out);
+                let silent = self.links.first().is_some_and(|l| l.is_silent(now, self.config.time_out));
                 if late || silent {
                     self.end_session(world, DisconnectReason::TimedOut, true);
                 }

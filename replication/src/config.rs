@@ -21,7 +21,8 @@ pub struct Config {
     pub refusals: u32,
     /// See [`Config::refusals`].
     pub refusal_window: Duration,
-    /// How long nothing may be heard of a peer.
+    /// How long nothing may be heard of a peer, and how long a guest may leave everything that it is sent unacknowledged.
+    /// [`Duration::MAX`]: for ever.
     pub time_out: Duration,
     /// How far behind the session's clock things are drawn.
     pub interpolation: Interpolation,

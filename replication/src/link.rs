@@ -153,6 +153,11 @@ impl Link {
         fits
     }
 
+    /// Was nothing heard for longer than `limit`?
+    pub(crate) fn is_silent(&self, now: Duration, limit: Duration) -> bool {
+        now > self.last_heard.saturating_add(limit)
+    }
+
     /// Was there no room for something that must arrive?
     pub(crate) fn is_overfull(&self) -> bool {
         self.overfull

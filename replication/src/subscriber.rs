@@ -87,6 +87,8 @@ pub(crate) struct Subscriber {
     scratch: Vec<u64>,
     /// By component, then block, while losses are looked at: since when `scratch` is owed.
     owed_since: Vec<Tick>,
+    /// Since when something was sent and nothing was acknowledged; `None` if the peer owes no answer.
+    unanswered: Option<Duration>,
     pub(crate) stats: StreamStats,
 }
 
@@ -110,6 +112,7 @@ impl Subscriber {
             pool: Vec::new(),
             scratch: Vec::new(),
             owed_since: Vec::new(),
+            unanswered: None,
             stats: StreamStats::default(),
         };
         subscriber.grow(publisher.history.blocks());
@@ -307,21 +310,25 @@ impl Subscriber {
         self.flights.iter().any(|f| !f.acked && !f.lost && f.carried.iter().any(carries))
     }
 
-    /// Takes acknowledgements in: moves the base, and gives up what was overtaken.
-    pub(crate) fn acknowledge(&mut self, ranges: &AckRanges, publisher: &Publisher) {
+    /// Takes acknowledgements in, at `now`: moves the base, and gives up what was overtaken.
+    pub(crate) fn acknowledge(&mut self, ranges: &AckRanges, publisher: &Publisher, now: Duration) {
         self.follow(publisher);
         let first = self.floor();
-        let mut newest = None;
+        let (mut newest, mut answered) = (None, false);
         for i in 0..self.flights.len() {
             let flight = &self.flights[i];
             if flight.acked || flight.lost || !ranges.contains(first + i as u64) {
                 continue;
             }
             self.flights[i].acked = true;
+            answered |= !self.flights[i].carried.is_empty();
             newest = newest.max(Some(flight_tick(&self.flights[i])));
             if self.flights[i].send_tick <= self.base {
                 self.late_acknowledgement(i, publisher);
             }
+        }
+        if answered {
+            self.unanswered = self.awaits_answer().then_some(now);
         }
         if let Some(newest) = newest {
             self.move_base(newest, publisher);
@@ -330,6 +337,22 @@ impl Subscriber {
         let overtaken = (newest_number + 1).saturating_sub(first + REORDER_PACKETS);
         let overtaken = (overtaken as usize).min(self.flights.len());
         self.give_up(|i, _| i < overtaken);
+    }
+
+    /// Is something that was sent, or should be, not acknowledged?
+    fn awaits_answer(&self) -> bool {
+        self.flights.iter().any(|f| !f.acked && !f.lost && !f.carried.is_empty()) || self.is_pending()
+    }
+
+    /// Has nothing been acknowledged for longer than `limit`, though something was sent? Marks do not count: they carry nothing.
+    pub(crate) fn is_overdue(&mut self, now: Duration, limit: Duration) -> bool {
+        let Some(since) = self.unanswered else { return false };
+        if !self.awaits_answer() {
+            // what was lost is not wanted any more
+            self.unanswered = None;
+            return false;
+        }
+        now > since.saturating_add(limit)
     }
 
     /// Gives up what was sent before `before` and is still open.
@@ -473,6 +496,9 @@ impl Subscriber {
 
     /// Notes that a packet went out with `carried` in it.
     pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>) {
+        if !carried.is_empty() && self.unanswered.is_none() {
+            self.unanswered = Some(now);
+        }
         for x in &carried {
             self.stats.rows += u64::from(x.mask.count_ones());
             if x.component == 0 {

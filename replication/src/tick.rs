@@ -177,7 +177,7 @@ impl Peer {
                 link.owes_ack |= eliciting;
                 link.counters.taken += 1;
                 if let Some(ack) = ack {
-                    link.subscriber.acknowledge(&ack, &self.publisher);
+                    link.subscriber.acknowledge(&ack, &self.publisher, now);
                 }
                 if let Some(stamp) = stamp {
                     self.take_stamp(index, stamp);

@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Player, Position, Relic, assert_settles, table, table_of, weather};
+use common::{Crate, Health, Player, Position, Relic, assert_settles, table, table_of, table_with, weather};
 use hecs::{Entity, World};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidelock::netcore::control::{self, Control, Digest, Verdict};
+use tidelock::netcore::emulator::Fate;
 use tidelock::netcore::error::{DisconnectReason, PeerError, TransportError};
 use tidelock::netcore::transport::{Arrival, Delivery, Facts, Lane, LinkId, LinkStats, Transport};
 use tidelock::policy::Owner;
@@ -302,4 +303,88 @@ fn numbers_are_given_again_and_names_are_not() {
             assert_eq!(place.peer.owner(&place.world, entity, 0), Some(PeerId::HOST), "SEED={seed} seat {seat} {net}");
         }
     }
+}
+
+/// A host whose guest 1 sends acknowledgements, but of nothing that carries state: whatever does is kept from it. Guest 2 is honest.
+fn deaf(seed: u64, time_out: Duration) -> (Table, Network) {
+    let patient = Config { time_out: Duration::MAX, ..Config::default() };
+    let network = Network::new(seed);
+    let host = Config { time_out, ..Config::default() };
+    let mut table = Table::new(seed, &common::schema(), host, network.host()).unwrap();
+    for _ in 0..2 {
+        table.join(patient.clone(), network.join(weather(20, 0.1), weather(20, 0.1))).unwrap();
+    }
+    table.rest(60);
+    let host = table.seat(0);
+    for i in 0..20 {
+        host.peer.spawn(&mut host.world, Crate, (Position { x: i as f32, y: 0.0 }, Health(1))).unwrap();
+    }
+    assert_settles(&mut table, 10);
+    // so that what is there is acknowledged
+    table.rest(120);
+    // a mark is short: what is longer has entries
+    let no_state = Box::new(|_: u64, bytes: &[u8]| if bytes.len() > 32 { Fate::Drop } else { Fate::Pass });
+    network.edit(network.links()[0], Direction::Down, |net| net.set_filter(Some(no_state))).unwrap();
+    (table, network)
+}
+
+/// The host keeps the ends of entities and their rows until everybody has acknowledged them. Who never does is removed.
+#[test]
+fn who_acknowledges_nothing_is_removed() {
+    let (mut table, _network) = deaf(7, Duration::from_secs(3));
+    let seed = table.seed;
+    // at rest nothing is owed, however long that lasts
+    table.rest(600);
+    assert_eq!(table.seat(0).peer.peers().len(), 3, "SEED={seed}: {:?}", table.seat(0).news);
+    let began = table.now;
+    let host = table.seat(0);
+    let all: Vec<Entity> = host.world.query::<(Entity, &Crate)>().iter().map(|(e, _)| e).collect();
+    for entity in all {
+        host.peer.despawn(&mut host.world, entity).unwrap();
+    }
+    host.take_news();
+    while table.seat(0).peer.peers().len() == 3 {
+        table.rest(1);
+        assert!(table.now < began + Duration::from_secs(4), "SEED={seed}: it is still there");
+    }
+    assert!(table.now > began + Duration::from_secs(3), "SEED={seed}: too early");
+    let news = table.seat(0).take_news();
+    assert!(news.contains(&News::Left { peer: PeerId(1), reason: DisconnectReason::TooSlow }), "SEED={seed}: {news:?}");
+    table.rest(600);
+    assert!(table.seat(2).peer.is_in_session(), "SEED={seed}: {:?}", table.seat(2).peer.ended());
+}
+
+/// A limit beyond all time is none.
+#[test]
+fn a_peer_may_wait_for_ever() {
+    let (mut table, network) = deaf(8, Duration::MAX);
+    let seed = table.seed;
+    network.cut(network.links()[1]);
+    for i in 0..1_200 {
+        let host = table.seat(0);
+        let moved = host.world.query_mut::<&mut Health>().into_iter().map(|h| h.0 = i).count();
+        assert_eq!(moved, 20, "SEED={seed}");
+        table.rest(1);
+    }
+    assert_eq!(table.seat(0).peer.peers().len(), 3, "SEED={seed}: {:?}", table.seat(0).news);
+    assert!(table.seat(1).peer.is_in_session() && table.seat(2).peer.is_in_session(), "SEED={seed}");
+}
+
+/// Bad weather is no silence: half of all packets are lost, in both directions, and everybody stays.
+#[test]
+fn who_hears_badly_stays() {
+    let config = Config { time_out: Duration::from_secs(3), ..Config::default() };
+    let (mut table, network) = table_with(9, 2, weather(150, 0.0), &config);
+    let seed = table.seed;
+    for link in network.links() {
+        for direction in [Direction::Up, Direction::Down] {
+            network.set_conditions(link, direction, weather(150, 0.5));
+        }
+    }
+    let mut rng = common::Rng::new(seed);
+    for _ in 0..1_200 {
+        table.run(|seat, world, step| common::churn(seat, world, step, &mut rng));
+    }
+    assert_settles(&mut table, 20);
+    common::assert_clean(&mut table);
 }
