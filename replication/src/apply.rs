@@ -12,6 +12,9 @@ use crate::presence::{Life, Presence};
 use crate::replicate::RestoreError;
 use hecs::World;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
 
 /// Buffers and waiting lists of the way from rows to the world.
 #[derive(Default)]
@@ -25,16 +28,66 @@ pub(crate) struct Buffers {
     named_by: FxHashMap<NetId, FxHashSet<(NetId, usize)>>,
     /// Entities that the game despawned though they live on elsewhere.
     forsaken: FxHashSet<NetId>,
+    /// Entities that this guest has despawned itself, until their end comes back from the host.
+    despawned: FxHashMap<NetId, OwnEnd>,
+    /// Those of them whose tombstone the host has, with what was the newest send of the host's by then.
+    agreed: VecDeque<(Tick, NetId)>,
     /// An entity came, so something may be resolved.
     arrived: bool,
     /// By row of the host's stream: the slot of the entity that was found there last. Names decide; this spares the look-up.
     slots: Vec<u32>,
 }
 
+/// A despawn of this guest's own.
+#[derive(Clone, Copy)]
+struct OwnEnd {
+    /// Of the owner under whom it was done. The host refuses it if, and only if, there is another by then.
+    epoch: u16,
+    /// The host speaks of the entity, so it will speak of its end.
+    told: bool,
+}
+
 impl Buffers {
+    /// This guest has despawned an entity.
+    pub(crate) fn note_own_end(&mut self, net: NetId, epoch: u16, told: bool) {
+        self.despawned.insert(net, OwnEnd { epoch, told });
+    }
+
+    /// The host has the tombstone of an entity. If it never spoke of it, it may have by now, in packets that are on their way.
+    pub(crate) fn note_agreed(&mut self, net: NetId, now: Tick) {
+        if self.despawned.get(&net).is_some_and(|end| !end.told) {
+            self.agreed.push_back((now, net));
+        }
+    }
+
+    /// Forgets own despawns that no packet can speak of any more.
+    fn forget_agreed(&mut self, now: Tick) {
+        while let Some((at, net)) = self.agreed.front().copied()
+            && now.since(at) >= limits::RING as u64
+        {
+            self.agreed.pop_front();
+            if self.despawned.get(&net).is_some_and(|end| !end.told) {
+                self.despawned.remove(&net);
+            }
+        }
+    }
+
+    /// Does the host still speak of an entity that this guest has ended? What was sent before it heard of that names the
+    /// ownership that the end was done under; what it gives back after a refusal names another.
+    fn is_ended(&mut self, presence: &Presence, slot: usize) -> bool {
+        let Some(end) = self.despawned.get_mut(&presence.net) else { return false };
+        if end.epoch == presence.owners[slot].epoch {
+            end.told = true;
+            return true;
+        }
+        self.despawned.remove(&presence.net);
+        false
+    }
+
     pub(crate) fn forget(&mut self, net: NetId) {
         self.withheld.retain(|k, _| k.0 != net);
         self.forsaken.remove(&net);
+        self.despawned.remove(&net);
     }
 
     /// An entity came: something may be resolved.
@@ -74,6 +127,7 @@ impl Peer {
         let mut touched = std::mem::take(&mut self.apply.touched);
         touched.clear();
         self.links[0].incoming.take_touched(&mut touched);
+        self.apply.forget_agreed(self.links[0].incoming.mirror.now());
         for row in &touched {
             self.apply_end(world, *row);
         }
@@ -224,6 +278,9 @@ impl Peer {
             return;
         }
         if presence.net == NetId(0) || presence.kind >= self.schema.kinds.len() || self.apply.forsaken.contains(&presence.net) {
+            return;
+        }
+        if self.apply.is_ended(&presence, self.schema.kinds[presence.kind].policy.slot()) {
             return;
         }
         let all_here = presence.components & !(incoming.have(row) >> 1) == 0;

@@ -293,9 +293,13 @@ impl Peer {
         let Some(record) = self.entities.remove(slot) else { return };
         self.dirty = true;
         let policy = &self.schema.kinds[record.kind].policy;
-        let owner = record.owners[policy.slot()].peer;
-        let may_end = policy.lifetime(self.facts(owner), self.local);
-        if may_end && !self.is_host() && record.in_row(PeerId::HOST).is_some() {
+        let owner = record.owners[policy.slot()];
+        let may_end = policy.lifetime(self.facts(owner.peer), self.local);
+        let handed = record.in_row(PeerId::HOST).is_some();
+        if may_end && !self.is_host() && (handed || record.out_row != NO_ROW) {
+            self.apply.note_own_end(record.net, owner.epoch, handed);
+        }
+        if may_end && !self.is_host() && handed {
             return self.end_handed(&record);
         }
         if record.out_row != NO_ROW {
@@ -351,6 +355,9 @@ impl Peer {
             let row = row as usize;
             let passed = now.since(ended) >= limits::RING as u64;
             if passed && self.links.iter().all(|l| l.subscriber.is_done_with(row, ended)) {
+                if let (Role::Guest(_), Some(link)) = (&self.role, self.links.first()) {
+                    self.apply.note_agreed(self.publisher.presence(row).net, link.incoming.mirror.now());
+                }
                 self.links.iter_mut().for_each(|l| l.subscriber.release_row(row));
                 self.publisher.release(row);
                 self.publisher.dying.swap_remove(i);
