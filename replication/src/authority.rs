@@ -198,7 +198,7 @@ impl Peer {
             record.owners = [owner; OWNER_SLOTS];
             record.shown = true;
         }
-        self.apply.arrived();
+        self.apply.arrived(net);
         self.refresh_authority(world, slot);
     }
 
@@ -282,7 +282,10 @@ impl Peer {
     pub(crate) fn set_owner(&mut self, world: &mut World, index: u32, slot: usize, to: PeerId) {
         let Some(record) = self.entities.get_mut(index) else { return };
         let epoch = record.owners[slot].epoch.wrapping_add(1);
-        record.owners[slot] = Ownership { peer: to, epoch };
+        let before = std::mem::replace(&mut record.owners[slot], Ownership { peer: to, epoch }).peer;
+        if before != PeerId::HOST && before != PeerId::NOBODY && !record.former.contains(&before) {
+            record.former.push(before);
+        }
         let entity = record.entity;
         self.refresh_authority(world, index);
         self.news.push(News::Owned { entity, slot, owner: to });
@@ -408,6 +411,9 @@ impl Peer {
                 if owner.peer == peer {
                     self.set_owner(world, slot, i, heir);
                 }
+            }
+            if let Some(record) = self.entities.get_mut(slot) {
+                record.former.retain(|p| *p != peer);
             }
         }
     }
