@@ -14,7 +14,7 @@ use crate::policy::{Facts, OWNER_SLOTS, Refusal, Share};
 use crate::presence::{Life, Ownership, Presence};
 use hecs::World;
 use std::time::Duration;
-use tidelock_netcore::error::DisconnectReason;
+use tidelock_netcore::error::{DisconnectReason, PeerError};
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
@@ -32,12 +32,16 @@ impl Peer {
             self.links[index].incoming.take_touched(&mut touched);
             let mut told = 0;
             for row in &touched {
-                self.accept_row(world, index, *row, &mut told);
+                if let Err(error) = self.accept_row(world, index, *row, &mut told) {
+                    self.misbehaved(world, index, error);
+                    break;
+                }
+                if self.has_too_many_refusals(index) {
+                    self.remove_guest(world, index, DisconnectReason::TooManyRefusals, true);
+                    break;
+                }
             }
             self.apply.touched = touched;
-            if self.has_too_many_refusals(index) {
-                self.remove_guest(world, index, DisconnectReason::TooManyRefusals, true);
-            }
             // removal has shifted the rest
             index += usize::from(self.links.get(index).is_some_and(|l| l.peer == peer));
         }
@@ -53,13 +57,16 @@ impl Peer {
         refusals.len() > self.config.refusals as usize
     }
 
-    fn accept_row(&mut self, world: &mut World, index: usize, touched: Touched, told: &mut usize) {
+    fn accept_row(&mut self, world: &mut World, index: usize, touched: Touched, told: &mut usize) -> Result<(), PeerError> {
         let Touched { row, mut components } = touched;
         let incoming = &mut self.links[index].incoming;
         if incoming.have(row) & 1 == 0 {
-            return; // values before their binding: they count when it is here
+            return Ok(()); // values before their binding: they count when it is here
         }
         let presence = incoming.presence(row);
+        if presence.life == Life::Alive && !incoming.bind(row, presence.net) {
+            return Err(PeerError::OutOfOrder("another entity in a row whose own has not ended"));
+        }
         if components & 1 != 0 {
             components |= incoming.have(row);
         }
@@ -71,14 +78,17 @@ impl Peer {
                 None => self.accept_spawn(world, index, row, &presence, told),
             },
         }
+        Ok(())
     }
 
     fn unbind_row(&mut self, index: usize, row: usize, net: NetId) {
         let link = &mut self.links[index];
         link.incoming.unbind(row);
+        let peer = link.peer;
         let slot = self.entities.slot_of(net);
         if let Some(record) = slot.and_then(|slot| self.entities.get_mut(slot)) {
-            record.in_rows.retain(|r| r.0 != link.peer);
+            // its publisher may have given it another row, whose packet came first
+            record.in_rows.retain(|r| *r != (peer, row as u32));
         }
     }
 
@@ -93,7 +103,8 @@ impl Peer {
         let policy = &self.schema.kinds[record.kind].policy;
         let owner = record.owners[policy.slot()];
         let refusal = if owner.epoch != presence.owners[policy.slot()].epoch {
-            Some(Refusal::StaleEpoch)
+            let late = record.former.contains(&peer) || policy.lifetime(self.facts(owner.peer), peer);
+            Some(if late { Refusal::StaleEpoch } else { Refusal::NotOwner })
         } else if policy.lifetime(self.facts(owner.peer), peer) {
             None
         } else {
@@ -133,6 +144,8 @@ impl Peer {
             Some(if self.mailbox.is_dead(net) { Refusal::Unknown } else { Refusal::NotLeased })
         } else if !owner_says_so || !policy.lifetime(self.facts(peer), peer) {
             Some(Refusal::Lifetime)
+        } else if self.entities.spawned_by(peer) >= limits::GUEST_ROWS {
+            Some(Refusal::TooMany)
         } else {
             self.check_spawn(index, row, presence).err()
         };
@@ -189,6 +202,7 @@ impl Peer {
             let _ = world.despawn(entity);
             return self.refuse_spawn(index, presence);
         };
+        self.entities.set_spawner(slot, peer);
         if let Some(record) = self.entities.get_mut(slot) {
             record.owners = [Ownership { peer, epoch: 0 }; OWNER_SLOTS];
             record.out_row = out_row as u32;
@@ -217,7 +231,7 @@ impl Peer {
         if let Some(record) = self.entities.get_mut(slot) {
             record.shown = true;
         }
-        self.apply.arrived();
+        self.apply.arrived(presence.net);
         let kind = self.schema.kinds[presence.kind].name.clone();
         self.news.push(News::Spawned { entity, net: presence.net, kind });
     }
@@ -313,9 +327,10 @@ impl Peer {
         let facts = Facts { local: peer, owner: owner.peer, host: PeerId::HOST };
         let named = presence.owners[policy.slot()];
         if named.epoch != owner.epoch || !fresh {
-            // who names an epoch that it never had is not late but lying
+            // who names an epoch that never was, or was an owner under none, is not late but lying
             let future = owner.epoch.wrapping_sub(named.epoch) > u16::MAX / 2;
-            return Err(if future { Refusal::NotOwner } else { Refusal::StaleEpoch });
+            let late = record.former.contains(&peer) || policy.share(facts) == Share::State;
+            return Err(if late && !future { Refusal::StaleEpoch } else { Refusal::NotOwner });
         }
         if policy.share(facts) != Share::State {
             return Err(if owner.peer == peer { Refusal::NotShared } else { Refusal::NotOwner });

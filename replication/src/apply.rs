@@ -4,6 +4,7 @@ use crate::block::bits;
 use crate::column::Written;
 use crate::entities::{NO_ROW, name_in};
 use crate::incoming::Touched;
+use crate::layout::Layout;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
@@ -12,46 +13,183 @@ use crate::presence::{Life, Presence};
 use crate::replicate::RestoreError;
 use hecs::World;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::collections::{BTreeSet, VecDeque};
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
 
 /// Buffers and waiting lists of the way from rows to the world.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub(crate) touched: Vec<Touched>,
-    /// Rows whose entity cannot appear yet: a component or its parent is missing.
-    waiting_rows: FxHashSet<u32>,
+    /// Rows whose entity cannot appear before its parent, by the parent.
+    waiting_for: FxHashMap<NetId, BTreeSet<u32>>,
+    /// The inverse of it.
+    waits: FxHashMap<u32, NetId>,
+    /// Entities that came and that rows wait for.
+    woken: Vec<NetId>,
     /// Components that name an entity that is not here: (whose, which), each with its words.
     withheld: FxHashMap<(NetId, usize), Vec<u32>>,
     /// Who names an entity: (whose component, which).
     named_by: FxHashMap<NetId, FxHashSet<(NetId, usize)>>,
+    /// The inverse of it.
+    names: FxHashMap<(NetId, usize), SmallVec<[NetId; 1]>>,
     /// Entities that the game despawned though they live on elsewhere.
     forsaken: FxHashSet<NetId>,
+    /// Entities that this guest has despawned itself, until their end comes back from the host.
+    despawned: FxHashMap<NetId, OwnEnd>,
+    /// Those of them whose tombstone the host has, with what was the newest send of the host's by then.
+    agreed: VecDeque<(Tick, NetId)>,
     /// An entity came, so something may be resolved.
     arrived: bool,
     /// By row of the host's stream: the slot of the entity that was found there last. Names decide; this spares the look-up.
     slots: Vec<u32>,
 }
 
+/// A despawn of this guest's own.
+#[derive(Clone, Copy)]
+struct OwnEnd {
+    /// Of the owner under whom it was done. The host refuses it if, and only if, there is another by then.
+    epoch: u16,
+    /// The host speaks of the entity, so it will speak of its end.
+    told: bool,
+}
+
 impl Buffers {
+    /// This guest has despawned an entity.
+    pub(crate) fn note_own_end(&mut self, net: NetId, epoch: u16, told: bool) {
+        self.despawned.insert(net, OwnEnd { epoch, told });
+    }
+
+    /// The host has the tombstone of an entity. If it never spoke of it, it may have by now, in packets that are on their way.
+    pub(crate) fn note_agreed(&mut self, net: NetId, now: Tick) {
+        if self.despawned.get(&net).is_some_and(|end| !end.told) {
+            self.agreed.push_back((now, net));
+        }
+    }
+
+    /// Forgets own despawns that no packet can speak of any more.
+    fn forget_agreed(&mut self, now: Tick) {
+        while let Some((at, net)) = self.agreed.front().copied()
+            && now.since(at) >= limits::RING as u64
+        {
+            self.agreed.pop_front();
+            if self.despawned.get(&net).is_some_and(|end| !end.told) {
+                self.despawned.remove(&net);
+            }
+        }
+    }
+
+    /// Does the host still speak of an entity that this guest has ended? What was sent before it heard of that names the
+    /// ownership that the end was done under; what it gives back after a refusal names another.
+    fn is_ended(&mut self, presence: &Presence, slot: usize) -> bool {
+        let Some(end) = self.despawned.get_mut(&presence.net) else { return false };
+        if end.epoch == presence.owners[slot].epoch {
+            end.told = true;
+            return true;
+        }
+        self.despawned.remove(&presence.net);
+        false
+    }
+
     pub(crate) fn forget(&mut self, net: NetId) {
-        self.withheld.retain(|k, _| k.0 != net);
+        for c in 1..=limits::COMPONENTS {
+            if self.withheld.is_empty() && self.names.is_empty() {
+                break;
+            }
+            self.withheld.remove(&(net, c));
+            self.name_none((net, c));
+        }
         self.forsaken.remove(&net);
+        self.despawned.remove(&net);
     }
 
     /// An entity came: something may be resolved.
-    pub(crate) fn arrived(&mut self) {
+    pub(crate) fn arrived(&mut self, net: NetId) {
         self.arrived = true;
+        if self.waiting_for.contains_key(&net) {
+            self.woken.push(net);
+        }
+    }
+
+    /// How many components are remembered as naming others, counted per name.
+    #[cfg(test)]
+    pub(crate) fn namings(&self) -> usize {
+        self.named_by.values().map(FxHashSet::len).sum()
+    }
+
+    /// A row's entity cannot appear before its parent.
+    fn wait_for(&mut self, row: u32, parent: NetId) {
+        self.wait_no_more(row);
+        self.waits.insert(row, parent);
+        self.waiting_for.entry(parent).or_default().insert(row);
+    }
+
+    fn wait_no_more(&mut self, row: u32) {
+        let Some(parent) = self.waits.remove(&row) else { return };
+        if let Some(rows) = self.waiting_for.get_mut(&parent) {
+            rows.remove(&row);
+            if rows.is_empty() {
+                self.waiting_for.remove(&parent);
+            }
+        }
     }
 
     pub(crate) fn stop_waiting(&mut self, net: NetId, c: usize) {
         self.withheld.remove(&(net, c));
     }
 
-    /// Component `who` names `named`. Now and then, those that are gone are struck off the list.
-    fn note_naming(&mut self, named: NetId, who: (NetId, usize), lives: impl Fn(NetId) -> bool) {
-        let list = self.named_by.entry(named).or_default();
-        if list.insert(who) && list.len() >= 64 && list.len().is_power_of_two() {
-            list.retain(|w| lives(w.0));
+    /// Component `who` names `named`, and nothing else any more.
+    fn note_naming(&mut self, who: (NetId, usize), named: impl Iterator<Item = NetId>) {
+        let named: SmallVec<[NetId; 1]> = named.filter(|net| *net != NetId(0)).collect();
+        if self.names.get(&who).is_some_and(|before| *before == named) {
+            return;
         }
+        self.name_none(who);
+        if named.is_empty() {
+            return;
+        }
+        for net in &named {
+            self.named_by.entry(*net).or_default().insert(who);
+        }
+        self.names.insert(who, named);
+    }
+
+    fn name_none(&mut self, who: (NetId, usize)) {
+        for net in self.names.remove(&who).unwrap_or_default() {
+            if let Some(list) = self.named_by.get_mut(&net) {
+                list.remove(&who);
+                if list.is_empty() {
+                    self.named_by.remove(&net);
+                }
+            }
+        }
+    }
+
+    /// An entity is gone for good; what else its namers name, they still do.
+    fn nobody_names(&mut self, gone: NetId) {
+        for who in self.named_by.remove(&gone).into_iter().flatten() {
+            if let Some(named) = self.names.get_mut(&who) {
+                named.retain(|net| *net != gone);
+                if named.is_empty() {
+                    self.names.remove(&who);
+                }
+            }
+        }
+    }
+
+    /// What a component waits for is gone for good.
+    fn forget_waiting(&mut self, who: (NetId, usize), gone: NetId, layout: &Layout) {
+        if self.withheld.get(&who).is_some_and(|words| layout.entities(words).any(|net| net == gone)) {
+            self.withheld.remove(&who);
+        }
+    }
+
+    /// The components that name an entity.
+    fn naming(&self, gone: NetId) -> Vec<(NetId, usize)> {
+        let mut list: Vec<_> = self.named_by.get(&gone).into_iter().flatten().copied().collect();
+        list.sort_unstable();
+        list
     }
 
     pub(crate) fn is_waiting(&self, net: NetId, c: usize) -> bool {
@@ -74,6 +212,7 @@ impl Peer {
         let mut touched = std::mem::take(&mut self.apply.touched);
         touched.clear();
         self.links[0].incoming.take_touched(&mut touched);
+        self.apply.forget_agreed(self.links[0].incoming.mirror.now());
         for row in &touched {
             self.apply_end(world, *row);
         }
@@ -120,7 +259,7 @@ impl Peer {
             return;
         }
         incoming.unbind(touched.row);
-        self.apply.waiting_rows.remove(&(touched.row as u32));
+        self.apply.wait_no_more(touched.row as u32);
         let Some(slot) = self.entities.slot_of(presence.net) else {
             self.let_go(world, presence.net);
             self.links[0].counters.unknown_despawns += 1;
@@ -158,7 +297,11 @@ impl Peer {
     /// good, until it is back.
     fn withhold_all(&mut self, world: &mut World, gone: NetId, for_good: bool) {
         let mut words = Vec::new();
-        for (net, c) in self.apply.named_by.remove(&gone).unwrap_or_default() {
+        for (net, c) in self.apply.naming(gone) {
+            if for_good {
+                // names never come back: what still waits for this one waits for nothing
+                self.apply.forget_waiting((net, c), gone, self.schema.layout(c));
+            }
             let Some(record) = self.entities.slot_of(net).and_then(|slot| self.entities.get(slot)) else { continue };
             if record.mine >> c & 1 != 0 {
                 continue; // the game's own to mend
@@ -189,12 +332,9 @@ impl Peer {
                 self.apply.withheld.insert((net, c), published);
             }
         }
-        if !for_good {
-            return;
+        if for_good {
+            self.apply.nobody_names(gone);
         }
-        // names never come back: what still waits for this one waits for nothing
-        let schema = &self.schema;
-        self.apply.withheld.retain(|(_, c), words| !schema.layout(*c).entities(words).any(|n| n == gone));
     }
 
     /// The words of a component as its publisher last had them.
@@ -226,21 +366,26 @@ impl Peer {
         if presence.net == NetId(0) || presence.kind >= self.schema.kinds.len() || self.apply.forsaken.contains(&presence.net) {
             return;
         }
-        let all_here = presence.components & !(incoming.have(row) >> 1) == 0;
-        if !all_here || !self.parent_is_here(row, &presence) {
-            self.apply.waiting_rows.insert(row as u32);
+        if self.apply.is_ended(&presence, self.schema.kinds[presence.kind].policy.slot()) {
             return;
         }
-        self.apply.waiting_rows.remove(&(row as u32));
+        let all_here = presence.components & !(incoming.have(row) >> 1) == 0;
+        if !all_here {
+            return; // whatever is still to come brings it here again
+        }
+        if let Some(parent) = self.missing_parent(row, &presence) {
+            return self.apply.wait_for(row as u32, parent);
+        }
+        self.apply.wait_no_more(row as u32);
         self.give_birth(world, row, &presence);
     }
 
-    fn parent_is_here(&self, row: usize, presence: &Presence) -> bool {
+    fn missing_parent(&self, row: usize, presence: &Presence) -> Option<NetId> {
         let mirror = &self.links[0].incoming.mirror;
-        bits(presence.components << 1).all(|c| {
+        bits(presence.components << 1).find_map(|c| {
             let entry = self.schema.component(c as usize);
             let parent = entry.parent.then(|| entry.column.layout().entities(mirror.value(c as usize, row)).next()).flatten();
-            parent.is_none_or(|net| net == NetId(0) || self.entities.entity_of(net).is_some())
+            parent.filter(|net| *net != NetId(0) && self.entities.slot_of(*net).is_none())
         })
     }
 
@@ -258,7 +403,7 @@ impl Peer {
             let words = self.links[0].incoming.mirror.value(c, row).to_vec();
             self.write_component(world, slot, c, &words);
         }
-        self.apply.arrived = true;
+        self.apply.arrived(presence.net);
         self.refresh_authority(world, slot);
         if let Some(record) = self.entities.get_mut(slot) {
             record.shown = true;
@@ -267,19 +412,12 @@ impl Peer {
         self.news.push(News::Spawned { entity, net: presence.net, kind });
     }
 
-    /// Births that waited for others, until none is left that can be.
+    /// Births that waited for others, until none is left that can be: each looked at when the parent that it waits for has come.
     fn retry_births(&mut self, world: &mut World) {
-        while self.apply.arrived {
-            self.apply.arrived = false;
-            let mut rows: Vec<u32> = self.apply.waiting_rows.iter().copied().collect();
-            rows.sort_unstable();
-            for row in rows {
+        while let Some(parent) = self.apply.woken.pop() {
+            for row in self.apply.waiting_for.remove(&parent).unwrap_or_default() {
+                self.apply.waits.remove(&row);
                 self.apply_birth(world, row as usize);
-            }
-            if !self.apply.arrived {
-                // for what is withheld
-                self.apply.arrived = true;
-                break;
             }
         }
     }
@@ -302,7 +440,7 @@ impl Peer {
             if mine >> c & 1 != 0 && !incoming.is_of_epoch(c, row) {
                 continue;
             }
-            let words = smallvec::SmallVec::<[u32; 16]>::from_slice(incoming.mirror.value(c, row));
+            let words = SmallVec::<[u32; 16]>::from_slice(incoming.mirror.value(c, row));
             self.write_component(world, slot, c, &words);
         }
     }
@@ -356,9 +494,7 @@ impl Peer {
                 continue;
             }
             if entry.column.is_complete(&words) {
-                for named in entry.column.layout().entities(&words) {
-                    self.apply.note_naming(named, (net, c), |n| self.entities.entity_of(n).is_some());
-                }
+                self.apply.note_naming((net, c), entry.column.layout().entities(&words));
             } else if entry.column.remove(world, entity) {
                 self.news.push(News::Removed { entity, component: entry.name.clone() });
             }
@@ -396,9 +532,7 @@ impl Peer {
                     self.apply.withheld.remove(&(net, c));
                 }
                 if entry.column.layout().has_entities() {
-                    for named in entry.column.layout().entities(words) {
-                        self.apply.note_naming(named, (net, c), |n| self.entities.entity_of(n).is_some());
-                    }
+                    self.apply.note_naming((net, c), entry.column.layout().entities(words));
                 }
                 let component = || entry.name.clone();
                 if written == Written::Added && self.entities.get(slot).is_some_and(|r| r.shown) {
@@ -408,6 +542,7 @@ impl Peer {
                 }
             }
             Err(RestoreError::Unresolved(missing)) if world.contains(entity) => {
+                self.apply.note_naming((net, c), entry.column.layout().entities(words));
                 if missing == NetId(0) || self.mailbox.is_dead(missing) {
                     // it names none, or a dead one, where it needs one: only another value can mend that
                     self.apply.withheld.remove(&(net, c));

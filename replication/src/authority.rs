@@ -206,7 +206,7 @@ impl Peer {
             record.owners = [owner; OWNER_SLOTS];
             record.shown = true;
         }
-        self.apply.arrived();
+        self.apply.arrived(net);
         self.refresh_authority(world, slot);
     }
 
@@ -290,7 +290,10 @@ impl Peer {
     pub(crate) fn set_owner(&mut self, world: &mut World, index: u32, slot: usize, to: PeerId) {
         let Some(record) = self.entities.get_mut(index) else { return };
         let epoch = record.owners[slot].epoch.wrapping_add(1);
-        record.owners[slot] = Ownership { peer: to, epoch };
+        let before = std::mem::replace(&mut record.owners[slot], Ownership { peer: to, epoch }).peer;
+        if before != PeerId::HOST && before != PeerId::NOBODY && !record.former.contains(&before) {
+            record.former.push(before);
+        }
         let entity = record.entity;
         self.refresh_authority(world, index);
         self.news.push(News::Owned { entity, slot, owner: to });
@@ -301,9 +304,13 @@ impl Peer {
         let Some(record) = self.entities.remove(slot) else { return };
         self.dirty = true;
         let policy = &self.schema.kinds[record.kind].policy;
-        let owner = record.owners[policy.slot()].peer;
-        let may_end = policy.lifetime(self.facts(owner), self.local);
-        if may_end && !self.is_host() && record.in_row(PeerId::HOST).is_some() {
+        let owner = record.owners[policy.slot()];
+        let may_end = policy.lifetime(self.facts(owner.peer), self.local);
+        let handed = record.in_row(PeerId::HOST).is_some();
+        if may_end && !self.is_host() && (handed || record.out_row != NO_ROW) {
+            self.apply.note_own_end(record.net, owner.epoch, handed);
+        }
+        if may_end && !self.is_host() && handed {
             return self.end_handed(&record);
         }
         if record.out_row != NO_ROW {
@@ -359,6 +366,9 @@ impl Peer {
             let row = row as usize;
             let passed = now.since(ended) >= limits::RING as u64;
             if passed && self.links.iter().all(|l| l.subscriber.is_done_with(row, ended)) {
+                if let (Role::Guest(_), Some(link)) = (&self.role, self.links.first()) {
+                    self.apply.note_agreed(self.publisher.presence(row).net, link.incoming.mirror.now());
+                }
                 self.links.iter_mut().for_each(|l| l.subscriber.release_row(row));
                 self.publisher.release(row);
                 self.publisher.dying.swap_remove(i);
@@ -412,6 +422,9 @@ impl Peer {
                 if owner.peer == peer {
                     self.set_owner(world, slot, i, heir);
                 }
+            }
+            if let Some(record) = self.entities.get_mut(slot) {
+                record.former.retain(|p| *p != peer);
             }
         }
     }

@@ -45,6 +45,10 @@ pub(crate) struct Record {
     pub(crate) simulated: bool,
     /// The game was told of it.
     pub(crate) shown: bool,
+    /// Host: the guest that spawned it. Set by [`Entities::set_spawner`].
+    spawner: PeerId,
+    /// Host: who owned it, or a part of it, under an earlier epoch.
+    pub(crate) former: SmallVec<[PeerId; 2]>,
 }
 
 impl Record {
@@ -65,6 +69,8 @@ pub(crate) struct Entities {
     by_net: FxHashMap<NetId, u32>,
     /// Records of which this peer has authority over a part.
     own: usize,
+    /// Host: how many entities of each guest's spawning live.
+    spawned: FxHashMap<PeerId, usize>,
 }
 
 impl Entities {
@@ -86,6 +92,8 @@ impl Entities {
             mine: 0,
             simulated: false,
             shown: false,
+            spawner: PeerId::NOBODY,
+            former: SmallVec::new(),
         });
         self.by_net.insert(net, slot);
         // the caller has just spawned it
@@ -98,7 +106,26 @@ impl Entities {
         self.by_net.remove(&record.net);
         self.own -= usize::from(record.mine != 0);
         self.free.push(slot);
+        if let Some(count) = self.spawned.get_mut(&record.spawner) {
+            *count -= 1;
+            if *count == 0 {
+                self.spawned.remove(&record.spawner);
+            }
+        }
         Some(record)
+    }
+
+    /// Host: notes that a guest has spawned a new entity.
+    pub(crate) fn set_spawner(&mut self, slot: u32, guest: PeerId) {
+        if let Some(record) = self.records.get_mut(slot as usize).and_then(Option::as_mut) {
+            record.spawner = guest;
+            *self.spawned.entry(guest).or_default() += 1;
+        }
+    }
+
+    /// Host: how many entities that a guest has spawned live, whoever owns them now.
+    pub(crate) fn spawned_by(&self, guest: PeerId) -> usize {
+        self.spawned.get(&guest).copied().unwrap_or(0)
     }
 
     /// Sets the components that this peer has authority over.

@@ -68,6 +68,8 @@ pub(crate) struct Incoming {
     rows: usize,
     /// By row: the send tick of the last binding's end. What was sent up to then counts for nothing.
     ended: Vec<Tick>,
+    /// By row: the name that its binding is of; 0: none yet.
+    bound: Vec<NetId>,
 }
 
 impl Incoming {
@@ -91,6 +93,7 @@ impl Incoming {
             slots: schema.slots,
             rows,
             ended: Vec::new(),
+            bound: Vec::new(),
         }
     }
 
@@ -240,6 +243,7 @@ impl Incoming {
             self.have.resize(blocks * BLOCK, 0);
             self.touched.resize(blocks * BLOCK, 0);
             self.ended.resize(blocks * BLOCK, Tick::ZERO);
+            self.bound.resize(blocks * BLOCK, NetId(0));
         }
     }
 
@@ -319,9 +323,17 @@ impl Incoming {
         (0..self.columns).filter_map(sample).max().unwrap_or(Tick::ZERO)
     }
 
+    /// A row says that it is alive under a name. `false`: it was so under another, and never ended. An honest sender gives a row
+    /// to another entity when the end of the one before was acknowledged, so what was lost in between is no excuse.
+    pub(crate) fn bind(&mut self, row: usize, net: NetId) -> bool {
+        let before = std::mem::replace(&mut self.bound[row], net);
+        before == NetId(0) || before == net
+    }
+
     /// A row's binding has ended: what was received for it counts no more.
     pub(crate) fn unbind(&mut self, row: usize) {
         self.have[row] = 0;
+        self.bound[row] = NetId(0);
         self.ended[row] = self.mirror.newest_change(0, row).unwrap_or(self.mirror.now());
     }
 }

@@ -111,6 +111,8 @@ pub use tidelock_netcore as netcore;
 pub use why::Why;
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod wire_tests;
 
 /// The code of the README compiles and runs.

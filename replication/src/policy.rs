@@ -90,6 +90,9 @@ pub enum Refusal {
     /// A spawn whose name is not from a range that the sender leased, or was used before.
     #[error("the name is not the sender's to give")]
     NotLeased,
+    /// As many entities as a guest may have spawned are alive already: [`limits::GUEST_ROWS`](crate::netcore::limits::GUEST_ROWS).
+    #[error("the sender has spawned too many entities")]
+    TooMany,
     /// The entity is not known, or gone for longer than a race can explain.
     #[error("no such entity")]
     Unknown,

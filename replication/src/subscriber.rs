@@ -205,9 +205,10 @@ impl Subscriber {
             return;
         }
         let number = self.next_number;
-        match self.forces.back_mut() {
-            Some(f) if (f.number, f.component, f.block) == (number, component, block) => f.mask |= mask,
-            _ => self.forces.push_back(Force { number, block, component, mask }),
+        let mut same_number = self.forces.iter_mut().rev().take_while(|f| f.number == number);
+        match same_number.find(|f| (f.component, f.block) == (component, block)) {
+            Some(f) => f.mask |= mask,
+            None => self.forces.push_back(Force { number, block, component, mask }),
         }
     }
 
@@ -528,6 +529,12 @@ impl Subscriber {
             self.mark_since(x.block as usize, x.since);
         }
         self.recycle(carried);
+    }
+
+    /// Forces that packets on their way do not make up for.
+    #[cfg(test)]
+    pub(crate) fn open_forces(&self) -> usize {
+        self.forces.len()
     }
 
     /// Is anything pending?
