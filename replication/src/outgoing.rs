@@ -134,6 +134,8 @@ pub(crate) struct Assembler<'a> {
     pub(crate) tick: Tick,
     /// What this peer's own values are sampled at: the tick of the last capture.
     pub(crate) captured: Tick,
+    /// The send tick of the capture before the last one.
+    pub(crate) before: Tick,
     /// The packets' baseline.
     pub(crate) base: Tick,
     /// Others may be sent the same.
@@ -348,15 +350,18 @@ impl Assembler<'_> {
         }
     }
 
-    /// Rows whose interpolated components changed in this send and not in the one before.
+    /// Rows whose interpolated components changed in this send and not in the one before: for this peer's own values the capture
+    /// before, since what goes on between captures says nothing of them.
     fn rested(&self, block: usize, masks: &Masks) -> u64 {
         let history = &self.publisher.history;
         let now = history.now();
         let changed = |c: usize, tick| history.changed(c, tick).get(block).copied().unwrap_or(0);
+        let remote = self.publisher.remote_rows(block);
         let interpolated = masks.iter().filter(|m| self.scratch.interpolated.contains(&usize::from(m.0)));
         interpolated.fold(0, |rested, &(c, mask)| {
             let c = usize::from(c);
-            rested | mask & changed(c, now) & !changed(c, now.minus(1))
+            let before = changed(c, self.before) & !remote | changed(c, now.minus(1)) & remote;
+            rested | mask & changed(c, now) & !before
         })
     }
 }

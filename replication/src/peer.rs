@@ -112,6 +112,8 @@ pub(crate) struct Timeline {
     pub(crate) last_send: Tick,
     /// The tick of the last capture of the whole world.
     pub(crate) captured: Tick,
+    /// The send ticks of the last two captures of the whole world.
+    pub(crate) captures: (Tick, Tick),
     /// Ticks that a stall left out.
     pub(crate) skipped: u64,
 }

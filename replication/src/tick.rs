@@ -222,6 +222,7 @@ impl Peer {
             self.dirty = false;
             self.time.last_send = self.time.tick;
             self.time.captured = self.time.tick;
+            self.time.captures = (self.time.captures.1, self.publisher.history.now());
         }
         let mut findings = Findings::default();
         let everything = matches!(self.role, Role::Host(_));
@@ -350,7 +351,7 @@ impl Peer {
         let (now, clock) = (self.time.now, self.stamp_clock());
         let schema = self.schema.clone();
         let shared = self.links.len() > 1;
-        let (captured, known) = (self.time.captured, self.known_tick());
+        let (captured, before, known) = (self.time.captured, self.time.captures.0, self.known_tick());
         let link = &mut self.links[index];
         // leftovers go out in ticks of their own, which no capture has moved the base along with
         link.subscriber.keep_up(&self.publisher);
@@ -361,6 +362,7 @@ impl Peer {
             cache: &mut self.cache,
             tick,
             captured,
+            before,
             base,
             shared,
             scratch: &mut self.scratch,
