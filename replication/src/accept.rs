@@ -298,6 +298,8 @@ impl Peer {
             }
             let sample = incoming.sample(c, row).min(self.time.tick);
             let old = self.last_held(c, out_row);
+            // a writer's ticks buy it no time: every write uses up at least one, and none goes back
+            let sample = old.map_or(sample, |o| sample.max(o.1.plus(1))).min(self.time.tick);
             let checked = self.check_value(c, old, words, peer, Some(entity), sample);
             if let Err(reason) = checked {
                 self.refuse_value(index, slot, out_row, c, Refusal::Invalid(reason), told);
