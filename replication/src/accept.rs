@@ -239,8 +239,7 @@ impl Peer {
     /// A tombstone for a name that never was, shown to its inventor alone.
     fn refuse_spawn(&mut self, index: usize, presence: &Presence) {
         let peer = self.links[index].peer;
-        // u32::MAX is no record's slot: the row dies at once
-        let Some(row) = self.publisher.bind(presence.kind, peer, u32::MAX - 1) else { return };
+        let Some(row) = self.publisher.bind_tombstone(presence.kind, peer) else { return };
         let tombstone = Presence { life: Life::Dead, ..*presence };
         self.publisher.set_presence(row, &tombstone, self.time.tick);
         let link = &mut self.links[index];

@@ -55,7 +55,7 @@ impl Names {
     }
 
     /// A name for an entity that this peer spawns.
-    pub(crate) fn next(&mut self, _: PeerId) -> Option<NetId> {
+    pub(crate) fn next(&mut self) -> Option<NetId> {
         while let Some(lease) = self.own.first_mut() {
             if lease.0 < lease.1 {
                 lease.0 += 1;
@@ -330,8 +330,7 @@ impl Peer {
             owners: record.owners,
         };
         let row = if record.out_row == NO_ROW {
-            // u32::MAX - 1 is no record's slot: the row dies at once
-            let Some(row) = self.publisher.bind(record.kind, self.local, u32::MAX - 1) else { return };
+            let Some(row) = self.publisher.bind_tombstone(record.kind, self.local) else { return };
             row
         } else {
             let row = record.out_row as usize;

@@ -261,7 +261,7 @@ impl Capture {
             for (c, shadow) in shadows.iter_mut() {
                 let entry = scene.schema.component(*c);
                 differs.copy_from_slice(moved);
-                shadow.compare(&*entry.column, archetype, differs);
+                shadow.compare(archetype, differs);
                 if entry.column.layout().has_entities() {
                     // the same handle may have got or lost its name
                     differs.fill(u64::MAX);

@@ -132,7 +132,7 @@ pub(crate) trait Column: Send + Sync {
 /// The raw values of one component in one archetype when they were last captured.
 pub(crate) trait Shadow: Send + Sync {
     /// Sets a bit for each value that differs, and takes the new values over. `bits` has a word per 64 values.
-    fn compare(&mut self, column: &dyn Column, archetype: &Archetype, bits: &mut [u64]);
+    fn compare(&mut self, archetype: &Archetype, bits: &mut [u64]);
 }
 
 /// Restores and blends values of one type, whatever their form.
@@ -240,7 +240,7 @@ struct Raws<C, F: Form<C>> {
 }
 
 impl<C: Component, F: Form<C>> Shadow for Raws<C, F> {
-    fn compare(&mut self, _: &dyn Column, archetype: &Archetype, bits: &mut [u64]) {
+    fn compare(&mut self, archetype: &Archetype, bits: &mut [u64]) {
         let Some(column) = archetype.get::<&C>() else { return };
         self.values.truncate(column.len());
         let known = self.values.len();

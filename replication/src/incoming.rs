@@ -56,8 +56,9 @@ pub(crate) struct Incoming {
     touched: Vec<u64>,
     touched_rows: Vec<u32>,
     received: Received,
-    /// Session ticks by send tick, for those that arrived.
+    /// The newest session tick that a packet spoke of.
     newest_tick: Tick,
+    /// Number and `complete` of the packet with the highest number.
     newest: (u64, Tick),
     complete: Tick,
     interval: u64,

@@ -358,7 +358,7 @@ impl Peer {
     ) -> Result<Entity, UsageError> {
         let kind_index = self.schema.kind_of::<K>().ok_or(UsageError::NotInSchema(std::any::type_name::<K>()))?;
         self.may_spawn(kind_index)?;
-        let net = self.names.next(self.local).ok_or(UsageError::NoNames)?;
+        let net = self.names.next().ok_or(UsageError::NoNames)?;
         let entity = world.spawn(components);
         // it was spawned on the line above
         let _ = world.insert_one(entity, kind);
@@ -376,7 +376,7 @@ impl Peer {
         }
         let kind = self.schema.kinds.iter().position(|k| (k.has)(world, entity)).ok_or(UsageError::NoKind)?;
         self.may_spawn(kind)?;
-        let net = self.names.next(self.local).ok_or(UsageError::NoNames)?;
+        let net = self.names.next().ok_or(UsageError::NoNames)?;
         self.register_own(world, entity, kind, net);
         Ok(net)
     }

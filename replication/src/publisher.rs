@@ -8,7 +8,10 @@ use rustc_hash::FxHashMap;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
+/// A free row, or one whose entity has ended.
 const NO_SLOT: u32 = u32::MAX;
+/// A row that is bound for a tombstone alone: no entity ever lived in it. No record has this slot.
+const ORPHAN: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
@@ -103,6 +106,11 @@ impl Publisher {
     /// When no block is left to open: a row of somebody else's block.
     fn any_row(&mut self) -> Option<usize> {
         self.free.values_mut().find_map(Vec::pop).map(|row| row as usize)
+    }
+
+    /// A row for a tombstone alone: of an entity that this peer has never published, and ends all the same.
+    pub(crate) fn bind_tombstone(&mut self, kind: usize, owner: PeerId) -> Option<usize> {
+        self.bind(kind, owner, ORPHAN)
     }
 
     fn open_block(&mut self, home: Home) -> Option<usize> {

@@ -323,7 +323,7 @@ impl Subscriber {
             }
             self.flights[i].acked = true;
             answered |= !self.flights[i].carried.is_empty();
-            newest = newest.max(Some(flight_tick(&self.flights[i])));
+            newest = newest.max(Some(self.flights[i].send_tick));
             if self.flights[i].send_tick <= self.base {
                 self.late_acknowledgement(i, publisher);
             }
@@ -584,10 +584,6 @@ impl Subscriber {
             told: self.known[block] & bit != 0,
         }
     }
-}
-
-fn flight_tick(flight: &Flight) -> Tick {
-    flight.send_tick
 }
 
 /// See [`Subscriber::fate`].

@@ -12,7 +12,6 @@ use crate::error::UsageError;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
-use crate::peer_id::PeerId;
 use crate::schema::Schema;
 use crate::step::Step;
 use hecs::World;
@@ -167,7 +166,7 @@ impl Table {
     fn look(&mut self) {
         let host = self.seats[0].as_mut().filter(|h| self.now >= h.stalled_until);
         if let Some(host) = host {
-            self.oracle.note_held(host, PeerId::HOST);
+            self.oracle.note_held(host);
         }
         for i in 1..self.seats.len() {
             let Some(seat) = self.seats[i].as_mut().filter(|s| self.now >= s.stalled_until && s.peer.is_in_session()) else {
@@ -274,7 +273,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn note_held(&mut self, host: &Seat, _: PeerId) {
+    fn note_held(&mut self, host: &Seat) {
         for (key, words) in all_values(host) {
             let held = self.held.entry(key).or_default();
             if held.last() != Some(&words) {
