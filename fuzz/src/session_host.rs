@@ -5,6 +5,7 @@ use crate::attack::{self, Attack};
 use crate::forge::Source;
 use crate::game::Position;
 use crate::wire::Side;
+use tidelock::netcore::error::DisconnectReason;
 use tidelock::{Networked, Simulated};
 use tidelock_netcore::limits;
 
@@ -25,7 +26,7 @@ pub fn run(data: &[u8]) {
             assert!(position.x.is_finite() && position.y.is_finite(), "{position:?} is drawn");
         }
     }
-    victim.peer.disconnect(&mut victim.world);
+    victim.peer.disconnect(&mut victim.world, DisconnectReason::Left);
     assert_eq!(victim.world.query::<&Networked>().iter().count(), 0, "marks of a session that is over");
     assert_eq!(victim.world.query::<&Simulated>().iter().count(), 0, "marks of a session that is over");
     attack.check_memory(limits::ROWS);
