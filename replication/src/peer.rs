@@ -348,6 +348,9 @@ impl Peer {
 
     /// Spawns a networked entity outside of a step: loading a level. It has the kind's marker and `components`.
     ///
+    /// Components that another peer decides do not travel from here, and are removed again: for a guest's entity whose health is
+    /// the host's, the host inserts the health when [`News::Spawned`] tells it of the entity.
+    ///
     /// # Errors
     /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`], [`UsageError::NotInSession`], [`UsageError::NoNames`].
     pub fn spawn<K: Component>(

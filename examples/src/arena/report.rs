@@ -155,7 +155,7 @@ impl Report {
             say("frames drawn past the newest news", format!("{starved:.1} %, stale {stale:.1} %"));
         }
         if let Some(refused) = f.refused {
-            say("writes that the host refused", format!("{refused}"));
+            say("writes that the host refused", format!("{refused} (bots cheat now and then, on purpose)"));
         }
         if let Some(corrections) = f.corrections {
             say("values put back at their owners", format!("{corrections}"));

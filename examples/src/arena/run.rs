@@ -124,6 +124,7 @@ pub(crate) fn host(options: &HostOptions) -> Result<(), Failure> {
     let (transport, _) = listen(options.listen, 0, common.timing())?;
     println!("{}", transport.address());
     flush();
+    eprintln!("waiting for guests: arena join {}", transport.address());
     let mut host = Host::new(transport, &setup(common, options.entities as usize, 0), 1, options.seconds)?;
     let mut pace = Pace::new();
     while host.phase != Phase::Over {
