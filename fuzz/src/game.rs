@@ -5,7 +5,7 @@ use hecs::{Component, Entity, World};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tidelock::policy::{Absent, Host, Owner};
-use tidelock::{Config, Interpolate, NetId, Networked, Peer, PeerId, Replicate, Schema, To};
+use tidelock::{Config, Interpolate, NetId, Networked, Peer, PeerId, Replicate, Schema, Simulated, To};
 
 /// A place.
 #[derive(Clone, Copy, Debug, PartialEq, Replicate, Interpolate)]
@@ -221,7 +221,8 @@ impl Actor<'_> {
         let target = self.pick(how).unwrap_or(entity);
         match what {
             3 => drop(self.peer.despawn(self.world, entity)),
-            4 if self.peer.is_host() || self.peer.is_owner(self.world, entity) => drop(self.world.despawn(entity)),
+            // what is its own by the kind's policy; a copy of another's would be forsaken, and stay away
+            4 if self.world.satisfies::<&Simulated>(entity) => drop(self.world.despawn(entity)),
             5 => self.put(entity, Tag),
             6 => self.take::<Tag>(entity),
             7 => self.put(entity, Link { target }),

@@ -442,6 +442,11 @@ impl Peer {
             }
             let words = SmallVec::<[u32; 16]>::from_slice(incoming.mirror.value(c, row));
             self.write_component(world, slot, c, &words);
+            if mine >> c & 1 != 0 {
+                // what is written from here on is news to the host, even if it was said and refused before
+                self.capture.renew(slot);
+                self.dirty = true;
+            }
         }
     }
 
