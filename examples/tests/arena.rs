@@ -29,11 +29,13 @@ impl Arena {
         Self { child, lines, seen: Vec::new() }
     }
 
-    /// A host and the address that it prints.
+    /// A host and the address that it prints: alone on a line for scripts, at the end of a sentence for people. They go
+    /// to two pipes, and either may be read first.
     fn host(args: &[&str]) -> (Self, String) {
         let mut host = Self::start(&[&["host", "--listen", "127.0.0.1:0", "--entities", "20"], args].concat());
-        let address = host.wait_for("#");
-        (host, address)
+        let line = host.wait_for("#");
+        let address = line.split_whitespace().last().expect("a line with '#' in it is not blank");
+        (host, address.to_owned())
     }
 
     fn join(address: &str) -> Self {
