@@ -339,7 +339,7 @@ impl Peer {
         };
         for link in &mut self.links {
             link.subscriber.follow(&self.publisher);
-            link.subscriber.end_row(row);
+            link.subscriber.end_row(row, &self.publisher);
             link.subscriber.want(0, row, true);
         }
         self.publisher.set_presence(row, &presence, self.time.tick);
@@ -351,7 +351,7 @@ impl Peer {
         presence.life = life;
         for link in &mut self.links {
             link.subscriber.follow(&self.publisher);
-            link.subscriber.end_row(row);
+            link.subscriber.end_row(row, &self.publisher);
         }
         self.publisher.set_presence(row, &presence, self.time.tick);
     }

@@ -95,7 +95,7 @@ impl Link {
         Self {
             id,
             peer,
-            subscriber: Subscriber::new(publisher, first),
+            subscriber: Subscriber::new(publisher, first, false),
             incoming: Incoming::new(schema, first, tick, rows),
             rtt: RttEstimator::default(),
             heard_stamp: None,

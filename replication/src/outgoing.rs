@@ -3,11 +3,13 @@
 
 use crate::block::{Context, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
 use crate::history::BLOCK;
+use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use crate::subscriber::{Carried, NEVER, Subscriber};
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::limits;
+use tidelock_netcore::packet::PacketKind;
 use tidelock_netcore::tick::Tick;
 
 /// The encoded values of one tick, by baseline. Bits depend on (component, row, base, now) alone, so they are the same for every
@@ -150,14 +152,56 @@ pub(crate) struct Scratch {
     /// Entries of one block.
     groups: Vec<Entry>,
     /// The entries of the packet in the making.
-    pub(crate) body: BitWriter,
-    /// The packet in the making.
-    pub(crate) packet: BitWriter,
-    pub(crate) bytes: Vec<u8>,
+    body: BitWriter,
     /// What the packet in the making holds so far.
     words: usize,
     values: usize,
     interpolated: Vec<usize>,
+}
+
+/// The packet in the making: what follows its header, the whole, and the whole as bytes.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) body: BitWriter,
+    pub(crate) packet: BitWriter,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Builds packets in the form that suits the peer: blocks for one that sees everything, a list for one that does not.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
+pub(crate) enum Builder<'a> {
+    Blocks(Assembler<'a>),
+    List(Picker<'a>),
+}
+
+impl Builder<'_> {
+    /// Decides the order in which things go; about `room` bytes will be asked for.
+    pub(crate) fn plan(&mut self, subscriber: &Subscriber, room: usize) {
+        match self {
+            Self::Blocks(assembler) => assembler.plan(subscriber),
+            Self::List(picker) => picker.plan(subscriber, room * 8),
+        }
+    }
+
+    /// Fills `body` with up to `limit` bits of what is pending, and clears that.
+    pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize, body: &mut BitWriter) -> Body {
+        match self {
+            Self::Blocks(assembler) => {
+                std::mem::swap(body, &mut assembler.scratch.body);
+                let filled = assembler.fill(subscriber, limit);
+                std::mem::swap(body, &mut assembler.scratch.body);
+                filled
+            }
+            Self::List(picker) => picker.fill(subscriber, limit, body),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> PacketKind {
+        match self {
+            Self::Blocks(_) => PacketKind::State,
+            Self::List(_) => PacketKind::List,
+        }
+    }
 }
 
 /// What one packet's body holds.

@@ -9,8 +9,9 @@ use crate::link::{Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
 use crate::news::{News, Newsstand};
-use crate::outgoing::{BitCache, Scratch};
+use crate::outgoing::{BitCache, Draft, Scratch};
 use crate::peer_id::PeerId;
+use crate::pick::{PickScratch, ValueCache};
 use crate::policy::OWNER_SLOTS;
 use crate::present::Pace;
 use crate::publisher::Publisher;
@@ -42,6 +43,9 @@ pub struct Peer {
     pub(crate) capture: Capture,
     pub(crate) cache: BitCache,
     pub(crate) scratch: Scratch,
+    pub(crate) values: ValueCache,
+    pub(crate) picks: PickScratch,
+    pub(crate) draft: Draft,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) pace: Pace,
@@ -201,6 +205,9 @@ impl Peer {
             capture: Capture::default(),
             cache: BitCache::default(),
             scratch: Scratch::default(),
+            values: ValueCache::default(),
+            picks: PickScratch::default(),
+            draft: Draft::default(),
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),

@@ -16,8 +16,9 @@ use crate::error::UsageError;
 use crate::incoming::Reception;
 use crate::link::Link;
 use crate::news::News;
-use crate::outgoing::{Assembler, Body, Scratch};
+use crate::outgoing::{Assembler, Body, Builder, Draft};
 use crate::peer::{Peer, Role};
+use crate::pick::Picker;
 use crate::present::session_ticks;
 use hecs::World;
 use std::time::Duration;
@@ -164,9 +165,9 @@ impl Peer {
         link.counters.bytes_in += bytes.len() as u64;
         let mut r = BitReader::new(bytes);
         let result = match PacketKind::read(&mut r) {
-            Ok(PacketKind::State) => {
+            Ok(kind @ (PacketKind::State | PacketKind::List)) => {
                 let sent = link.subscriber.next_number().saturating_sub(1);
-                link.incoming.receive(&self.schema, &mut r, sent, tick)
+                link.incoming.receive(&self.schema, kind, &mut r, sent, tick)
             }
             Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
             Err(cause) => Err(PeerError::Malformed { what: "datagram", cause }),
@@ -313,6 +314,7 @@ impl Peer {
         let host = self.is_host();
         let interval = self.tick_length() * self.config.send_every;
         self.cache.clear();
+        self.values.clear();
         let mut used = false;
         for index in 0..self.links.len() {
             let now = self.time.now;
@@ -356,18 +358,15 @@ impl Peer {
         // leftovers go out in ticks of their own, which no capture has moved the base along with
         link.subscriber.keep_up(&self.publisher);
         let base = link.subscriber.base();
-        let mut assembler = Assembler {
-            schema: &schema,
-            publisher: &self.publisher,
-            cache: &mut self.cache,
-            tick,
-            captured,
-            before,
-            base,
-            shared,
-            scratch: &mut self.scratch,
+        let (schema, publisher) = (&*schema, &self.publisher);
+        let mut builder = if link.subscriber.view().is_some() {
+            let (cache, scratch) = (&mut self.values, &mut self.picks);
+            Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base })
+        } else {
+            let (cache, scratch) = (&mut self.cache, &mut self.scratch);
+            Builder::Blocks(Assembler { schema, publisher, cache, scratch, tick, captured, before, base, shared })
         };
-        assembler.plan(&link.subscriber);
+        builder.plan(&link.subscriber, link.budget);
         let mut used = false;
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
@@ -380,19 +379,18 @@ impl Peer {
             }
             let stamp = link.next_stamp(clock, now);
             let mut header = link.header(tick, known, send_tick, Some(base), stamp);
-            let w = &mut assembler.scratch.packet;
-            w.clear();
-            header.write(Some(link.incoming.received()), w);
-            let room = limit * 8 - w.len() - HEADER_SLACK;
-            let Body { carried, all } = assembler.fill(&mut link.subscriber, room);
+            let Draft { body, packet, bytes } = &mut self.draft;
+            packet.clear();
+            header.write(builder.kind(), Some(link.incoming.received()), packet);
+            let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK);
+            let Body { carried, all } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
                 return used;
             }
-            header.complete = link.complete(known);
-            let Scratch { packet, body, bytes, .. } = &mut *assembler.scratch;
+            header.complete = link.complete(known, send_tick);
             packet.clear();
-            header.write(Some(link.incoming.received()), packet);
+            header.write(builder.kind(), Some(link.incoming.received()), packet);
             packet.append(body, 0, body.len());
             bytes.clear();
             packet.bytes_into(bytes);
@@ -427,9 +425,9 @@ impl Peer {
         }
         let stamp = link.next_stamp(clock, now);
         let header = link.header(tick, known, send_tick, None, stamp);
-        let Scratch { packet, bytes, .. } = &mut self.scratch;
+        let Draft { packet, bytes, .. } = &mut self.draft;
         packet.clear();
-        header.write(Some(link.incoming.received()), packet);
+        header.write(PacketKind::State, Some(link.incoming.received()), packet);
         packet.flag(false);
         bytes.clear();
         packet.bytes_into(bytes);
@@ -500,7 +498,7 @@ impl Link {
             send_tick,
             tick,
             base,
-            complete: self.complete(known),
+            complete: self.complete(known, send_tick),
             floor: self.subscriber.floor(),
             ack: None,
             stamp,
@@ -508,8 +506,8 @@ impl Link {
     }
 
     /// No change up to this tick is unsent, if all up to `known` are captured.
-    fn complete(&self, known: Tick) -> Tick {
-        self.subscriber.oldest_pending().map_or(known, |since| since.minus(1).min(known))
+    fn complete(&self, known: Tick, send_tick: Tick) -> Tick {
+        self.subscriber.oldest_pending(send_tick).map_or(known, |since| since.minus(1).min(known))
     }
 
     fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {

@@ -47,7 +47,7 @@ impl Peer {
         let Some(slot) = self.entities.slot_at(world, entity) else { return Why::NotNetworked };
         let Some(link) = self.link_to(peer) else { return Why::NoLink };
         let Some(row) = self.is_published(slot) else { return Why::NotPublished };
-        let fate = link.subscriber.fate(row);
+        let Some(fate) = link.subscriber.fate(row) else { return Why::NoLink };
         match fate {
             _ if fate.pending_since.is_some() => Why::Waiting(fate.pending_since.unwrap_or_default()),
             _ if fate.in_flight => Why::InFlight,
