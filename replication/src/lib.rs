@@ -66,11 +66,16 @@ mod config;
 mod entities;
 mod error;
 pub mod field;
+mod grid;
+mod groups;
 mod history;
 mod incoming;
 pub mod interpolate;
+mod kinship;
 pub mod layout;
 mod link;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
+mod look;
 mod messages;
 pub mod netid;
 mod news;
@@ -81,8 +86,11 @@ pub mod policy;
 mod presence;
 mod present;
 mod publisher;
+mod relevance;
 pub mod replicate;
 mod schema;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
+mod scope;
 mod settle;
 mod step;
 mod subscriber;
@@ -102,6 +110,7 @@ pub use netid::NetId;
 pub use news::News;
 pub use peer::{Peer, PeerInfo, PeerStats};
 pub use peer_id::PeerId;
+pub use relevance::{Detail, Relevance, Room, Sight, Unseen, Viewpoint};
 pub use replicate::Replicate;
 pub use schema::{ComponentOptions, KindOptions, Schema, SchemaBuilder, SchemaError, SchemaMistake};
 pub use step::Step;
@@ -112,6 +121,8 @@ pub use why::Why;
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod scope_tests;
 #[cfg(test)]
 mod wire_tests;
 
