@@ -66,12 +66,17 @@ mod config;
 mod entities;
 mod error;
 pub mod field;
+mod grid;
+mod groups;
 mod history;
 mod incoming;
 pub mod interpolate;
+mod kinship;
 pub mod layout;
 mod list;
 mod link;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
+mod look;
 mod messages;
 pub mod netid;
 mod news;
@@ -83,8 +88,11 @@ pub mod policy;
 mod presence;
 mod present;
 mod publisher;
+mod relevance;
 pub mod replicate;
 mod schema;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
+mod scope;
 mod settle;
 mod step;
 mod subscriber;
@@ -105,6 +113,7 @@ pub use netid::NetId;
 pub use news::News;
 pub use peer::{Peer, PeerInfo, PeerStats};
 pub use peer_id::PeerId;
+pub use relevance::{Detail, Relevance, Room, Sight, Unseen, Viewpoint};
 pub use replicate::Replicate;
 pub use schema::{ComponentOptions, KindOptions, Schema, SchemaBuilder, SchemaError, SchemaMistake};
 pub use step::Step;
@@ -115,6 +124,8 @@ pub use why::Why;
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod scope_tests;
 #[cfg(test)]
 mod wire_tests;
 
