@@ -56,6 +56,7 @@ extern crate self as tidelock;
 mod accept;
 mod admission;
 mod apply;
+mod audience;
 mod authority;
 mod block;
 mod capture;
@@ -75,7 +76,6 @@ mod kinship;
 pub mod layout;
 mod list;
 mod link;
-#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
 mod look;
 mod messages;
 pub mod netid;
@@ -91,7 +91,6 @@ mod publisher;
 mod relevance;
 pub mod replicate;
 mod schema;
-#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
 mod scope;
 mod settle;
 mod step;

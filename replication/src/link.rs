@@ -1,6 +1,7 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::incoming::Incoming;
+use crate::look::Viewer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
@@ -22,6 +23,8 @@ pub(crate) struct Link {
     pub(crate) id: LinkId,
     pub(crate) peer: PeerId,
     pub(crate) subscriber: Subscriber,
+    /// The guest as one who sees, if it does not see everything.
+    pub(crate) viewer: Option<Viewer>,
     pub(crate) incoming: Incoming,
     pub(crate) rtt: RttEstimator,
     /// The other side's last stamp, and when it came.
@@ -91,11 +94,13 @@ impl Link {
         tick: Tick,
         rows: usize,
         now: Duration,
+        partial: bool,
     ) -> Self {
         Self {
             id,
             peer,
-            subscriber: Subscriber::new(publisher, first, false),
+            subscriber: Subscriber::new(publisher, first, partial),
+            viewer: partial.then(|| Viewer::new(peer)),
             incoming: Incoming::new(schema, first, tick, rows),
             rtt: RttEstimator::default(),
             heard_stamp: None,

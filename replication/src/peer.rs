@@ -1,5 +1,6 @@
 //! [`Peer`]: one participant, host or guest or alone, and what a game asks of it.
 
+use crate::audience::Audience;
 use crate::authority::Names;
 use crate::capture::Capture;
 use crate::config::Config;
@@ -59,6 +60,8 @@ pub struct Peer {
     /// By kind: may its time run? As of the last step.
     pub(crate) running: Vec<bool>,
     pub(crate) apply: crate::apply::Buffers,
+    /// Who gets what, on a host that does not show everything to everybody.
+    pub(crate) audience: Option<Box<Audience>>,
 }
 
 /// What a peer is in its session.
@@ -218,6 +221,7 @@ impl Peer {
             forwards: false,
             running,
             apply: crate::apply::Buffers::default(),
+            audience: None,
             schema,
             config,
         })

@@ -137,6 +137,11 @@ impl Log {
         &self.slots[(from - self.start) as usize..]
     }
 
+    /// Was anything logged since the last round?
+    fn is_fresh(&self) -> bool {
+        self.slots.len() > self.mark
+    }
+
     fn turn(&mut self) {
         self.slots.drain(..self.mark);
         self.start += self.mark as u64;
@@ -272,6 +277,11 @@ impl Scope {
     /// Takes an entity out of what it is seen together with, from the next send on.
     pub(crate) fn part(&mut self, slot: u32) {
         self.groups.part(slot);
+    }
+
+    /// Is there anything that must not wait for the next scheduled send: rules, or changes in rooms and sets?
+    pub(crate) fn is_touched(&self) -> bool {
+        !self.rules.is_empty() || !self.shows.is_empty() || self.log.is_fresh()
     }
 
     /// Takes in what has changed since the last time. Once per send, before anybody looks.

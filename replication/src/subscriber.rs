@@ -228,12 +228,33 @@ impl Subscriber {
     }
 
     /// Lets a peer that does not see everything see a row.
-    pub(crate) fn show(&mut self, row: usize, net: NetId, publisher: &Publisher) {
+    pub(crate) fn show(&mut self, row: usize, net: NetId, sighting: Sighting, publisher: &Publisher) {
         let Some(view) = &mut self.view else { return };
         if view.ghost_of(row).is_none() {
             let ghost = view.bind(row, net, publisher.history.now());
+            view.ghost_mut(ghost).sighting = sighting;
             self.follow(publisher);
-            self.known[ghost / BLOCK] &= !(1 << (ghost % BLOCK));
+        }
+    }
+
+    /// Tells the peer of the end of an entity that it has made up a row for, and nobody ever showed it.
+    pub(crate) fn tell_end(&mut self, row: usize, net: NetId, publisher: &Publisher, tick: Tick) {
+        self.follow(publisher);
+        if self.view.is_some() {
+            self.show(row, net, Sighting::default(), publisher);
+            self.note_known(row);
+            return self.end_row(row, publisher);
+        }
+        self.want(0, row, true);
+        self.force(row, 1, tick);
+    }
+
+    /// Does the peer publish a part of a row itself?
+    pub(crate) fn set_own(&mut self, row: usize, own: bool) {
+        if let Some(ghost) = self.index(row)
+            && let Some(view) = &mut self.view
+        {
+            view.ghost_mut(ghost).own = own;
         }
     }
 
@@ -268,9 +289,7 @@ impl Subscriber {
     pub(crate) fn sight(&mut self, row: usize, sighting: Sighting, own: u64, ever: u64, tick: Tick) {
         let Some(ghost) = self.index(row) else { return };
         let Some(view) = &mut self.view else { return };
-        let seen = view.ghost_mut(ghost);
-        let before = std::mem::replace(&mut seen.sighting, sighting).hidden;
-        seen.own = own != 0;
+        let before = std::mem::replace(&mut view.ghost_mut(ghost).sighting, sighting).hidden;
         if before == sighting.hidden {
             return;
         }

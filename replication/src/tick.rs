@@ -241,6 +241,7 @@ impl Peer {
             _ => self.capture.run_fresh(&mut scene, notify, &mut findings),
         }
         self.take_findings(world, &findings, everything);
+        self.look(world, sending == Sending::Scheduled);
         for link in &mut self.links {
             link.subscriber.note_changes(&self.publisher, self.time.tick);
         }
