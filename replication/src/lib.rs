@@ -88,6 +88,7 @@ pub mod policy;
 mod presence;
 mod present;
 mod publisher;
+mod receipts;
 mod relevance;
 pub mod replicate;
 mod schema;
@@ -112,6 +113,7 @@ pub use netid::NetId;
 pub use news::News;
 pub use peer::{Peer, PeerInfo, PeerStats};
 pub use peer_id::PeerId;
+pub use receipts::{Decision, Receipt, Traffic};
 pub use relevance::{Detail, Relevance, Room, Sight, Unseen, Viewpoint};
 pub use replicate::Replicate;
 pub use schema::{ComponentOptions, KindOptions, Schema, SchemaBuilder, SchemaError, SchemaMistake};
@@ -119,7 +121,7 @@ pub use step::Step;
 pub use subscriber::StreamStats;
 pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};
 pub use tidelock_netcore as netcore;
-pub use why::Why;
+pub use why::{Scarce, Why};
 
 #[cfg(test)]
 mod hostile_tests;

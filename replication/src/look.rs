@@ -166,6 +166,10 @@ impl Viewer {
         self.stale |= join(&mut self.who.rooms, room);
     }
 
+    pub(crate) fn is_in(&self, room: Room) -> bool {
+        self.who.rooms.iter().any(|r| r.0 == room)
+    }
+
     /// Leaves a room, if this was the last time that it had entered. Returns whether it was in.
     pub(crate) fn leave_room(&mut self, room: Room) -> bool {
         let left = leave(&mut self.who.rooms, room);
