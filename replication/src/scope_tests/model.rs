@@ -21,6 +21,8 @@ pub(super) struct Group {
     /// Interest is not limited.
     pub(super) is_given: bool,
     pub(super) square: f64,
+    /// Of several at one distance, the lowest comes first; which one stands for a group is the engine's choice.
+    pub(super) lead: u32,
 }
 
 impl Facts {
@@ -141,7 +143,8 @@ impl Facts {
             let places = members.iter().filter_map(|m| self.at(stage, *m)).filter(|at| at.iter().all(|x| x.is_finite()));
             let square = places.filter_map(|at| eye.map(|eye| square(at, eye))).fold(f64::INFINITY, f64::min);
             let permitted = members.iter().copied().filter(|m| self.permission(stage, g, *m).is_ok()).collect();
-            groups.push(Group { members, permitted, is_given, square });
+            let lead = stage.scope.groups.lead(slot);
+            groups.push(Group { members, permitted, is_given, square, lead });
         }
         groups
     }
@@ -151,7 +154,7 @@ impl Facts {
         let mut answer: BTreeSet<u32> = groups.iter().filter(|g| g.is_given).flat_map(|g| &g.permitted).copied().collect();
         let limited = groups.iter().filter(|g| !g.is_given && !g.permitted.is_empty() && g.square.is_finite());
         let mut limited: Vec<_> = limited.collect();
-        limited.sort_by(|a, b| a.square.total_cmp(&b.square));
+        limited.sort_by(|a, b| a.square.total_cmp(&b.square).then(a.lead.cmp(&b.lead)));
         let mut count = 0;
         for group in limited {
             let is_in = match self.limit {

@@ -346,8 +346,3 @@ fn what_is_seen_is_what_the_model_says() {
 fn long_runs_see_what_the_model_says() {
     (1000..2000).for_each(|seed| run(seed, 40));
 }
-
-#[test]
-fn dbg_seed() {
-    run(1, 12);
-}
