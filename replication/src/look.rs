@@ -535,13 +535,8 @@ impl Scope {
             hidden = self.shows.iter().filter(|(_, agrees)| !agrees(&sight)).fold(0, |mask, (bit, _)| mask | bit);
         }
         let weight = self.weights[usize::from(hot.kind)];
-        let mut new = Seen {
-            slot,
-            born: hot.born,
-            hidden,
-            period: period(self.detail, distance),
-            step: step(weight, distance, unit),
-        };
+        let mut new =
+            Seen { slot, born: hot.born, hidden, period: period(self.detail, distance), step: step(weight, distance, unit) };
         // what is within the margin stays
         if let Some(old) = old {
             if (period(self.detail, close)..=new.period).contains(&old.period) {

@@ -131,6 +131,10 @@ impl Peer {
             _ => (self.schema.component(c).name.clone(), of(&tally.components, c)),
         };
         let kinds = self.schema.kinds.iter().enumerate().map(|(k, kind)| (kind.name.clone(), of(&tally.kinds, k)));
-        Some(Traffic { components: (0..self.schema.columns()).map(component).collect(), kinds: kinds.collect(), heads: tally.heads })
+        Some(Traffic {
+            components: (0..self.schema.columns()).map(component).collect(),
+            kinds: kinds.collect(),
+            heads: tally.heads,
+        })
     }
 }

@@ -88,7 +88,8 @@ fn what_walks_along_a_border_does_not_come_and_go() {
 
 #[test]
 fn odd_places_and_viewpoints_hurt_nobody() {
-    for settings in [Relevance::within(1e9), Relevance::nearest(3), Relevance::within(f32::NAN), Relevance::within(f32::INFINITY)] {
+    for settings in [Relevance::within(1e9), Relevance::nearest(3), Relevance::within(f32::NAN), Relevance::within(f32::INFINITY)]
+    {
         let is_nan = settings.limit == Limit::Within(0.0);
         let mut stage = with_eye(settings.cell(1e-3), [0.0; 3]);
         let near = stage.spawn_at([1.0, 2.0, 3.0]);
