@@ -77,7 +77,7 @@ pub(crate) struct History {
 impl History {
     /// Empty columns of `strides[c]` words a row, with `now` as the open tick.
     pub(crate) fn new(strides: Vec<usize>, now: Tick) -> Self {
-        let slots = (0..RING).map(|_| Slot { log: vec![Vec::new(); strides.len()], ..Slot::default() }).collect();
+        let slots = (0..RING).map(|_| Slot::default()).collect();
         let columns = vec![Vec::new(); strides.len()];
         let mut history = Self { strides, now, blocks: 0, columns, slots };
         history.slot_mut(now).tick = now;
@@ -172,10 +172,10 @@ impl History {
         let stride = self.strides[c];
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
         let at = c * self.blocks + block;
-        let tables = self.strides.len() * self.blocks;
+        let (columns, blocks) = (self.strides.len(), self.blocks);
         let current = &mut self.columns[c][row * stride..(row + 1) * stride];
         let slot = &mut self.slots[self.now.0 as usize % RING];
-        slot.fit(tables);
+        slot.fit(columns, blocks);
         if slot.changed[at] & bit != 0 {
             current.copy_from_slice(words);
             return;
@@ -201,7 +201,7 @@ impl History {
         let later = (tick.0 + 1..=self.now.0).map(Tick).find(|t| self.has(c, row, *t));
         let Some(later) = later else {
             let slot = &mut self.slots[tick.0 as usize % RING];
-            slot.fit(self.strides.len() * self.blocks);
+            slot.fit(self.strides.len(), self.blocks);
             let current = &mut self.columns[c][row * stride..(row + 1) * stride];
             slot.push(at, bit, c, current, mark);
             current.copy_from_slice(words);
@@ -214,7 +214,7 @@ impl History {
         old.extend_from_slice(entry);
         entry.copy_from_slice(words);
         let slot = &mut self.slots[tick.0 as usize % RING];
-        slot.fit(self.strides.len() * self.blocks);
+        slot.fit(self.strides.len(), self.blocks);
         slot.push(at, bit, c, &old, mark);
         false
     }
@@ -297,10 +297,11 @@ impl History {
 
 impl Slot {
     /// Makes room for the tables of the first change.
-    fn fit(&mut self, tables: usize) {
+    fn fit(&mut self, columns: usize, blocks: usize) {
         if self.changed.is_empty() {
-            self.changed.resize(tables, 0);
-            self.head.resize(tables, NONE);
+            self.changed.resize(columns * blocks, 0);
+            self.head.resize(columns * blocks, NONE);
+            self.log.resize_with(columns, Vec::new);
         }
     }
 

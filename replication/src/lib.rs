@@ -98,6 +98,7 @@ mod step;
 mod subscriber;
 pub mod testing;
 mod tick;
+mod values;
 mod view;
 mod why;
 

@@ -12,15 +12,17 @@ use crate::netid::NetId;
 use crate::news::{News, Newsstand};
 use crate::outgoing::{BitCache, Draft, Scratch};
 use crate::peer_id::PeerId;
-use crate::pick::{PickScratch, ValueCache};
+use crate::pick::PickScratch;
 use crate::policy::OWNER_SLOTS;
 use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
+use crate::values::ValueCache;
 use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +41,8 @@ pub struct Peer {
     pub(crate) transport: Option<Box<dyn Transport>>,
     pub(crate) local: PeerId,
     pub(crate) links: Vec<Link>,
+    /// Where in `links` a link was when last looked for.
+    pub(crate) seats: FxHashMap<LinkId, usize>,
     pub(crate) roster: BTreeMap<PeerId, String>,
     pub(crate) entities: Entities,
     pub(crate) names: Names,
@@ -49,6 +53,8 @@ pub struct Peer {
     pub(crate) values: ValueCache,
     pub(crate) picks: PickScratch,
     pub(crate) draft: Draft,
+    /// Links by baseline, while packets are sent.
+    pub(crate) order: Vec<(Tick, u32)>,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) pace: Pace,
@@ -205,6 +211,7 @@ impl Peer {
             transport,
             local: if host { PeerId::HOST } else { PeerId::NOBODY },
             links: Vec::new(),
+            seats: FxHashMap::default(),
             roster,
             entities: Entities::default(),
             names: Names::new(host),
@@ -215,6 +222,7 @@ impl Peer {
             values: ValueCache::default(),
             picks: PickScratch::default(),
             draft: Draft::default(),
+            order: Vec::new(),
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),

@@ -142,7 +142,7 @@ impl Subscriber {
     pub(crate) fn new(publisher: &Publisher, first: u64, partial: bool) -> Self {
         let columns = publisher.history.components();
         let mut subscriber = Self {
-            view: partial.then(|| Box::new(View::new(columns))),
+            view: partial.then(|| Box::new(View::new())),
             columns,
             blocks: 0,
             wants: Vec::new(),
@@ -231,7 +231,7 @@ impl Subscriber {
     pub(crate) fn show(&mut self, row: usize, net: NetId, sighting: Sighting, publisher: &Publisher) {
         let Some(view) = &mut self.view else { return };
         if view.ghost_of(row).is_none() {
-            let ghost = view.bind(row, net, publisher.history.now());
+            let ghost = view.bind(row, net, publisher.kind(row), publisher.history.now());
             view.ghost_mut(ghost).sighting = sighting;
             self.follow(publisher);
         }

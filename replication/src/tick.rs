@@ -160,7 +160,7 @@ impl Peer {
 
     fn take_datagram(&mut self, world: &mut World, id: LinkId, bytes: &[u8]) {
         // before admission there is nothing to say in datagrams
-        let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
+        let Some(index) = self.index_of(id) else { return };
         let (now, tick) = (self.time.now, self.time.tick);
         let link = &mut self.links[index];
         link.counters.bytes_in += bytes.len() as u64;
@@ -201,6 +201,20 @@ impl Peer {
                 }
             }
         }
+    }
+
+    /// The place of a link in the list. It is remembered, and looked for only when it has changed.
+    fn index_of(&mut self, id: LinkId) -> Option<usize> {
+        let is_there = |at: &usize| self.links.get(*at).is_some_and(|l| l.id == id);
+        if let Some(at) = self.seats.get(&id).copied().filter(is_there) {
+            return Some(at);
+        }
+        let at = self.links.iter().position(|l| l.id == id)?;
+        if self.seats.len() > self.links.len() * 2 {
+            self.seats.clear(); // links that have ended are among them
+        }
+        self.seats.insert(id, at);
+        Some(at)
     }
 
     fn take_stamp(&mut self, index: usize, stamp: Stamp) {
@@ -318,7 +332,12 @@ impl Peer {
         self.cache.clear();
         self.values.clear();
         let mut used = false;
-        for index in 0..self.links.len() {
+        // peers of one baseline are served one after the other: what is encoded for one is at hand for the next
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(self.links.iter().enumerate().map(|(i, link)| (link.subscriber.base(), i as u32)));
+        order.sort_unstable();
+        for index in order.iter().map(|o| o.1 as usize) {
             let now = self.time.now;
             let link = &mut self.links[index];
             let lossless = transport.facts(link.id).is_some_and(|f| f.lossless);
@@ -345,6 +364,7 @@ impl Peer {
                 self.send_mark(index, &mut *transport);
             }
         }
+        self.order = order;
         self.transport = Some(transport);
         used
     }

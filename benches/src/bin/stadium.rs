@@ -154,7 +154,11 @@ fn print(options: &Options, setup: &Setup, r: &Results) {
     println!("ages    {:9} ms p99, {} ms at most, bound {bound} ms; absent {:.3} %", r.age_ms[0], r.age_ms[1], r.absent_pct);
     println!("        {:9.0} bits of state per guest and send", r.state_bits);
     println!("memory  {:9.1} kB for each guest; host {:.1} MB", r.per_guest / 1024.0, r.most_live as f64 / MB);
-    println!("        {:9.2} MB live at first, {:.2} at last; {rss:.1} MB resident at most", r.live.0 as f64 / MB, r.live.1 as f64 / MB);
+    println!(
+        "        {:9.2} MB live at first, {:.2} at last; {rss:.1} MB resident at most",
+        r.live.0 as f64 / MB,
+        r.live.1 as f64 / MB
+    );
     println!("equal   {:9} of {} guests' worlds", r.equal, setup.guests);
 }
 

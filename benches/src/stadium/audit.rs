@@ -124,11 +124,13 @@ impl Ages {
         let total: u64 = self.counts.iter().sum();
         let wanted = (total as f64 * part).ceil() as u64;
         let mut sum = 0;
-        self.counts.iter().position(|n| {
-            sum += n;
-            sum >= wanted
-        })
-        .unwrap_or(0)
+        self.counts
+            .iter()
+            .position(|n| {
+                sum += n;
+                sum >= wanted
+            })
+            .unwrap_or(0)
     }
 }
 

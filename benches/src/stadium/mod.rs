@@ -21,6 +21,8 @@ use walkers::{Avatar, Place, RATE, Walker, Walkers, schema};
 pub const FRAME: Duration = Duration::from_millis(1000 / RATE as u64);
 /// Guests that come in a frame.
 const JOINERS: usize = 20;
+/// Frames of the first guest alone: longer than the history remembers.
+const ALONE_FRAMES: u64 = 80;
 /// Frames within which everybody must be in and hold the first state.
 const JOIN_FRAMES: u64 = 1200;
 /// Delays are from 10 ms on, up to so many more.
@@ -107,7 +109,7 @@ pub struct Stadium {
     moving: bool,
     /// Bytes that the host holds, its world included, its transport not.
     host_bytes: i64,
-    /// Those before the first guest came.
+    /// Those with one guest.
     alone_bytes: i64,
     /// Bytes that everything else holds.
     other_bytes: i64,
@@ -167,8 +169,10 @@ impl Stadium {
     }
 
     fn join(&mut self) {
-        self.tick();
-        self.alone_bytes = self.host_bytes;
+        // the first comes alone: what the host keeps for having guests at all is not each guest's share
+        self.join_one();
+        (0..ALONE_FRAMES).for_each(|_| _ = self.tick());
+        self.alone_bytes = self.host_bytes();
         for _ in 0..JOIN_FRAMES {
             let rest = self.setup.guests - self.guests.len();
             (0..rest.min(JOINERS)).for_each(|_| self.join_one());
@@ -303,10 +307,10 @@ impl Stadium {
         self.other_bytes + self.counts.memory()
     }
 
-    /// Bytes that the host holds more for each guest than alone.
+    /// Bytes that the host holds for each guest but the first.
     #[must_use]
     pub fn bytes_per_guest(&self) -> f64 {
-        (self.host_bytes() - self.alone_bytes) as f64 / self.guests.len().max(1) as f64
+        (self.host_bytes() - self.alone_bytes) as f64 / self.guests.len().saturating_sub(1).max(1) as f64
     }
 
     /// State bytes and rows (counted by component) that were sent to all guests so far.
