@@ -40,7 +40,7 @@ pub(crate) struct Who {
 }
 
 /// What a viewer knows of what it sees.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seen {
     slot: u32,
     born: u32,
@@ -97,8 +97,8 @@ pub(crate) struct Memo {
     why: Option<Unseen>,
     /// Nothing is against it or its ancestors, whoever owns it.
     is_open: bool,
-    /// Of its group.
-    distance: f32,
+    /// Of its group; `None` if it counts as it was.
+    distance: Option<f32>,
 }
 
 /// Memory that is used again by each look.
@@ -277,7 +277,7 @@ impl Scope {
             Some(eye) => {
                 let horizon = self.cut(viewer, world, eye, &mut candidates);
                 for candidate in &candidates {
-                    self.choose(candidate.lead, candidate.distance);
+                    self.choose(candidate.lead, Some(candidate.distance));
                 }
                 horizon
             }
@@ -359,7 +359,7 @@ impl Scope {
             return;
         }
         self.judge(who, world, lead);
-        self.choose(lead, self.felt(who, lead, eye));
+        self.choose(lead, Some(self.felt(who, lead, eye)));
     }
 
     /// Looks only at what has changed, and at what is seen if there are rules.
@@ -372,7 +372,7 @@ impl Scope {
         }
         if self.judges() {
             for i in 0..viewer.seen.len() {
-                self.reconsider(viewer, world, viewer.seen[i].slot, eye);
+                self.judge_again(&viewer.who, world, viewer.seen[i].slot, eye);
             }
         }
         viewer.extra += self.scratch.fresh.len();
@@ -393,8 +393,21 @@ impl Scope {
         let is_seen = members.iter().any(|m| self.memo[*m as usize].listed == self.looks);
         let is_near = || eye.is_some_and(|eye| self.distance(lead, eye) < viewer.horizon);
         if is_seen || self.is_given(&viewer.who, lead) || is_near() {
-            self.choose(lead, self.felt(&viewer.who, lead, eye));
+            self.choose(lead, Some(self.felt(&viewer.who, lead, eye)));
         }
+    }
+
+    /// Judges the group of something seen again. Unless more of it is seen now, distances wait for the next survey.
+    fn judge_again(&mut self, who: &Who, world: &World, slot: u32, eye: Option<[f32; 3]>) {
+        let lead = self.groups.lead(slot);
+        if std::mem::replace(&mut self.memo[lead as usize].weighed, self.looks) == self.looks {
+            return;
+        }
+        self.judge(who, world, lead);
+        let is_new = |m: &Memo| m.why.is_none() && m.listed != self.looks;
+        let has_more = self.groups.members(lead).iter().any(|m| is_new(&self.memo[*m as usize]));
+        let square = has_more.then(|| self.felt(who, lead, eye));
+        self.choose(lead, square);
     }
 
     /// Is interest in the group not limited by distance?
@@ -407,16 +420,17 @@ impl Scope {
     }
 
     fn owns(&self, who: &Who, slot: u32) -> bool {
-        self.hot[slot as usize].owned && self.cold[slot as usize].owns(who.peer)
+        self.hot[slot as usize].owned && self.owners[slot as usize].iter().any(|o| o.peer == who.peer)
     }
 
     /// Takes the permitted members of a group that was judged.
-    fn choose(&mut self, lead: u32, square: f64) {
+    fn choose(&mut self, lead: u32, square: Option<f64>) {
+        let distance = square.map(|square| square.sqrt() as f32);
         let (memo, look, fresh) = (&mut self.memo, self.looks, &mut self.scratch.fresh);
         for &slot in self.groups.members(lead) {
             let memo = &mut memo[slot as usize];
             if memo.why.is_none() {
-                (memo.chosen, memo.distance) = (look, square.sqrt() as f32);
+                (memo.chosen, memo.distance) = (look, distance);
                 if memo.listed != look {
                     fresh.push(slot);
                 }
@@ -429,7 +443,7 @@ impl Scope {
         let mut count = 0;
         for &slot in self.groups.members(lead) {
             let hot = &self.hot[slot as usize];
-            let owns = hot.owned && self.cold[slot as usize].owns(who.peer);
+            let owns = self.owns(who, slot);
             let refusal = match hot.alive {
                 true if owns => None,
                 true => self.refusal(who, world, slot),
@@ -460,8 +474,7 @@ impl Scope {
     }
 
     fn sight<'a>(&'a self, who: &Who, world: &'a World, slot: u32) -> Sight<'a> {
-        let cold = &self.cold[slot as usize];
-        Sight { peer: who.peer, world, entity: cold.entity, owners: &cold.owners }
+        Sight { peer: who.peer, world, entity: self.handles[slot as usize], owners: &self.owners[slot as usize] }
     }
 
     /// The square of a group's distance: that of its nearest member.
@@ -523,29 +536,23 @@ impl Scope {
 
     fn row(&self, who: &Who, world: &World, slot: u32, unit: f32, old: Option<&Seen>) -> Seen {
         let hot = &self.hot[slot as usize];
-        let distance = self.memo[slot as usize].distance;
-        let close = distance * self.stay.sqrt() as f32;
         let mut hidden = 0;
         if !self.shows.is_empty() && !self.owns(who, slot) {
             let sight = self.sight(who, world, slot);
             hidden = self.shows.iter().filter(|(_, agrees)| !agrees(&sight)).fold(0, |mask, (bit, _)| mask | bit);
         }
+        let mut new = Seen { slot, born: hot.born, hidden, ..*old.unwrap_or(&Seen::default()) };
+        let Some(distance) = self.memo[slot as usize].distance else { return new };
         let weight = self.weights[usize::from(hot.kind)];
-        let mut new = Seen {
-            slot,
-            born: hot.born,
-            hidden,
-            period: period(self.detail, distance),
-            step: step(weight, distance, unit),
-        };
+        (new.period, new.step) = (period(self.detail, distance), step(weight, distance, unit));
+        let Some(old) = old.filter(|old| **old != new) else { return new };
         // what is within the margin stays
-        if let Some(old) = old {
-            if (period(self.detail, close)..=new.period).contains(&old.period) {
-                new.period = old.period;
-            }
-            if (new.step..=step(weight, close, unit) + 1).contains(&old.step) {
-                new.step = old.step;
-            }
+        let close = distance * self.stay.sqrt() as f32;
+        if (period(self.detail, close)..=new.period).contains(&old.period) {
+            new.period = old.period;
+        }
+        if (new.step..=step(weight, close, unit) + 1).contains(&old.step) {
+            new.step = old.step;
         }
         new
     }
