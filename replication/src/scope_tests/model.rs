@@ -28,7 +28,9 @@ pub(super) struct Group {
 impl Facts {
     pub(super) fn ended(&mut self, slot: u32) {
         self.rooms.remove(&slot);
-        self.sets.iter_mut().for_each(|s| drop(s.remove(&slot)));
+        for set in &mut self.sets {
+            set.remove(&slot);
+        }
     }
 
     pub(super) fn together(&mut self, slots: &[u32]) {
@@ -96,7 +98,8 @@ impl Facts {
             Viewpoint::Entity(entity) => stage.world.get::<&At>(entity).ok().map(|at| at.0),
             Viewpoint::Own => {
                 let own = stage.entities.iter().filter(|(slot, _)| self.owns(stage, g, *slot));
-                let mut placed: Vec<_> = own.filter_map(|(s, r)| self.at(stage, s).filter(finite).map(|at| (r.net, at))).collect();
+                let mut placed: Vec<_> =
+                    own.filter_map(|(s, r)| self.at(stage, s).filter(finite).map(|at| (r.net, at))).collect();
                 placed.sort_by_key(|p| p.0);
                 placed.first().map(|p| p.1)
             }

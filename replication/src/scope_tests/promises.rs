@@ -23,8 +23,8 @@ fn whoever_is_in_both_rooms_notices_no_move_between_them() {
     let (a, b, d) = (Room(1), Room(2), Room(4));
     let mut stage = with_eye(Relevance::within(50.0), [0.0; 3]);
     let e = stage.spawn_at([1.0, 0.0, 0.0]);
-    [a, b].map(|room| stage.scope.join_room(e, room));
-    [a, b, d].map(|room| stage.guests[0].viewer.join_room(room));
+    [a, b].into_iter().for_each(|room| stage.scope.join_room(e, room));
+    [a, b, d].into_iter().for_each(|room| stage.guests[0].viewer.join_room(room));
     let mut told = (0, 0);
     watch(&mut stage, 9, &mut told);
     assert_eq!(told, (1, 0));
@@ -45,10 +45,10 @@ fn whoever_is_in_both_rooms_notices_no_move_between_them() {
 fn entering_twice_needs_leaving_twice() {
     let mut stage = with_eye(Relevance::everything(), [0.0; 3]);
     let e = stage.spawn_at([1.0, 0.0, 0.0]);
-    [(); 2].map(|()| stage.scope.join_room(e, Room(7)));
+    (0..2).for_each(|_| stage.scope.join_room(e, Room(7)));
     stage.look();
     assert_eq!(stage.seen(0), []);
-    [(); 2].map(|()| stage.guests[0].viewer.join_room(Room(7)));
+    (0..2).for_each(|_| stage.guests[0].viewer.join_room(Room(7)));
     stage.look();
     assert_eq!(stage.seen(0), [e]);
     assert!(stage.guests[0].viewer.leave_room(Room(7)));
@@ -88,7 +88,8 @@ fn what_walks_along_a_border_does_not_come_and_go() {
 
 #[test]
 fn odd_places_and_viewpoints_hurt_nobody() {
-    for settings in [Relevance::within(1e9), Relevance::nearest(3), Relevance::within(f32::NAN), Relevance::within(f32::INFINITY)] {
+    for settings in [Relevance::within(1e9), Relevance::nearest(3), Relevance::within(f32::NAN), Relevance::within(f32::INFINITY)]
+    {
         let is_nan = settings.limit == Limit::Within(0.0);
         let mut stage = with_eye(settings.cell(1e-3), [0.0; 3]);
         let near = stage.spawn_at([1.0, 2.0, 3.0]);
@@ -196,7 +197,9 @@ fn a_parent_that_gets_its_name_later_counts_from_then_on() {
 fn many_births_at_once_are_all_looked_at() {
     let mut stage = with_eye(Relevance::within(5000.0).refresh(1000), [0.0; 3]);
     stage.look();
-    (0..3000).for_each(|i| drop(stage.spawn_at([i as f32, 0.0, 0.0])));
+    for i in 0..3000 {
+        stage.spawn_at([i as f32, 0.0, 0.0]);
+    }
     stage.look();
     assert_eq!(stage.seen(0).len(), 3000);
     (0..3000).for_each(|slot| stage.end(slot));

@@ -109,6 +109,9 @@ impl Run {
             1 if self.stage.entities.len() > 30 => {
                 self.stage.end(slot);
                 self.facts.ended(slot);
+                self.answers.iter_mut().flatten().for_each(|answer| {
+                    answer.remove(&slot);
+                });
                 self.spawn();
             }
             2 | 3 => self.hang(slot),
@@ -135,7 +138,9 @@ impl Run {
             }
             13 => {
                 self.stage.scope.part(slot);
-                self.facts.sets.iter_mut().for_each(|s| drop(s.remove(&slot)));
+                self.facts.sets.iter_mut().for_each(|s| {
+                    s.remove(&slot);
+                });
             }
             14 => drop(self.stage.world.remove_one::<At>(entity)),
             _ => {
@@ -204,10 +209,19 @@ impl Run {
         let (got, name, send) = (&self.stage.guests[g].got, &self.name, self.stage.send);
         for group in groups {
             let seen: BTreeSet<u32> = group.members.iter().copied().filter(|m| got.contains_key(m)).collect();
-            assert!(seen.is_empty() || seen == group.permitted, "{name}: send {send}, guest {g}: {seen:?} of {:?}", group.permitted);
+            assert!(
+                seen.is_empty() || seen == group.permitted,
+                "{name}: send {send}, guest {g}: {seen:?} of {:?}",
+                group.permitted
+            );
             // what a rule allows again is found when everything is looked at
-            let is_exact = group.is_given && (!self.facts.is_ruled || group.members.iter().any(|m| self.facts.owns(&self.stage, g, *m)));
-            assert!(!is_exact || seen == group.permitted, "{name}: send {send}, guest {g}: {seen:?}, given {:?}", group.permitted);
+            let is_exact =
+                group.is_given && (!self.facts.is_ruled || group.members.iter().any(|m| self.facts.owns(&self.stage, g, *m)));
+            assert!(
+                !is_exact || seen == group.permitted,
+                "{name}: send {send}, guest {g}: {seen:?}, given {:?}",
+                group.permitted
+            );
         }
         for (slot, told) in got {
             assert!(self.stage.entities.get(*slot).is_some(), "{name}: {slot} is gone");
@@ -232,7 +246,8 @@ impl Run {
         let is_sure = |slot: &u32| self.margin == 0.0 || groups.iter().any(|g| g.is_given && g.members.contains(slot));
         let is_old = |slot: &u32| past.len() == REFRESH as usize && past.iter().all(|a| a.contains(slot));
         let missed: Vec<_> = answer.iter().filter(|s| !got.contains_key(s) && is_sure(s) && is_old(s)).collect();
-        assert!(missed.is_empty(), "{name}: send {send}, guest {g} misses {missed:?}");
+        let eye = self.facts.eye(&self.stage, g);
+        assert!(missed.is_empty(), "{name}: send {send}, guest {g} at {eye:?} misses {missed:?}");
         if self.margin == 0.0 {
             let is_new = |told: &Told| told.since + u64::from(REFRESH) > send;
             let mut kept = got.iter().filter(|(slot, told)| !is_new(told) && !past.iter().any(|a| a.contains(slot)));
@@ -248,7 +263,10 @@ impl Run {
         let (seen, unseen): (Vec<_>, Vec<_>) = limited.partition(|g| g.permitted.iter().all(|m| got.contains_key(m)));
         let counts = seen.iter().map(|g| g.square * stay).fold(0.0, f64::max);
         let next = unseen.iter().map(|g| g.square).fold(f64::INFINITY, f64::min);
-        assert!(seen.is_empty() || counts <= next && counts.is_finite(), "{name}: send {send}, guest {g}: {counts} before {next}");
+        assert!(
+            seen.is_empty() || counts <= next && counts.is_finite(),
+            "{name}: send {send}, guest {g}: {counts} before {next}"
+        );
         let members: usize = seen.iter().map(|g| g.permitted.len()).sum();
         match self.facts.limit {
             Some(Limit::Nearest(n)) => {
@@ -288,7 +306,8 @@ impl Run {
         for group in groups {
             let is_own = group.members.iter().any(|m| self.facts.owns(&self.stage, g, *m));
             let is_placed = group.members.iter().any(|m| self.stage.world.satisfies::<&At>(self.stage.entity(*m)));
-            let distance = if is_own || !is_placed || self.facts.eye(&self.stage, g).is_none() { 0.0 } else { group.square.sqrt() };
+            let distance =
+                if is_own || !is_placed || self.facts.eye(&self.stage, g).is_none() { 0.0 } else { group.square.sqrt() };
             let doublings = (distance / f64::from(FULL)).log2().ceil().clamp(0.0, 3.0);
             for told in group.permitted.iter().filter_map(|m| self.stage.guests[g].got.get(m)) {
                 assert_eq!(f64::from(told.shown.period), doublings.exp2(), "{}: {} at {distance}", self.name, told.shown.slot);
