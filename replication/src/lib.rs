@@ -71,6 +71,8 @@ mod groups;
 mod history;
 mod incoming;
 pub mod interpolate;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
+mod judge;
 mod kinship;
 pub mod layout;
 mod link;
@@ -96,6 +98,8 @@ mod step;
 mod subscriber;
 pub mod testing;
 mod tick;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the tick"))]
+mod viewer;
 mod why;
 
 pub use checkpoint::Checkpoint;

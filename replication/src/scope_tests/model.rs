@@ -64,7 +64,7 @@ impl Facts {
     pub(super) fn ancestors(&self, stage: &Stage, slot: u32) -> Vec<u32> {
         let mut line: Vec<u32> = Vec::new();
         let mut at = slot;
-        while let Some(parent) = parents(&stage.world, &stage.entities, at).filter(|p| !line.contains(p)) {
+        while let Some(parent) = parent(&stage.world, &stage.entities, at).filter(|p| !line.contains(p)) {
             line.push(parent);
             at = parent;
         }
@@ -124,7 +124,7 @@ impl Facts {
     pub(super) fn groups(&self, stage: &Stage, g: usize) -> Vec<Group> {
         let mut edges: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for (slot, _) in stage.entities.iter() {
-            for parent in parents(&stage.world, &stage.entities, slot) {
+            if let Some(parent) = parent(&stage.world, &stage.entities, slot) {
                 edges.entry(slot).or_default().insert(parent);
                 edges.entry(parent).or_default().insert(slot);
             }
