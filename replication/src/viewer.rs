@@ -93,7 +93,8 @@ impl Viewer {
         }
     }
 
-    /// Does it see the slot, after its last look? Of an entity that ended since, it still does.
+    /// Does it see the slot, after its last look? Of an entity that ended since, it still says so, even when another one is in
+    /// the slot by now: what is sent must be decided after the look that follows the refresh.
     pub(crate) fn sees(&self, slot: u32) -> bool {
         self.find(slot).is_some()
     }
@@ -143,9 +144,8 @@ pub(crate) fn period(detail: Option<Detail>, distance: f32) -> u8 {
     period
 }
 
-/// Importance in half octaves, from −24 on.
+/// Importance in half octaves: it halves at a distance of one `unit`. The distance may be infinite.
 pub(crate) fn step(weight: f32, distance: f32, unit: f32) -> i8 {
-    // log2 of what is finite and positive, between −24 and 12
     ((weight / (1.0 + (distance / unit).min(4096.0))).log2() * 2.0).round().clamp(-48.0, 48.0) as i8
 }
 

@@ -237,3 +237,36 @@ fn heavier_and_nearer_is_more_important_and_far_is_seldom() {
     }
     assert!(changes <= 2, "{changes} changes at a border");
 }
+
+#[test]
+fn a_viewer_is_small() {
+    let mut stage = with_eye(Relevance::nearest(256).refresh(1), [0.0; 3]);
+    let slots: Vec<u32> = (0..1000).map(|i| stage.spawn_at([i as f32, 0.0, (i * i % 97) as f32])).collect();
+    for round in 0..200 {
+        stage.put(slots[round * 3], [round as f32, 0.0, 0.0]);
+        stage.look();
+    }
+    let viewer = &stage.guests[0].viewer;
+    assert_eq!(viewer.seen.len(), 256);
+    let bytes = size_of_val(viewer) + viewer.seen.capacity() * size_of_val(&viewer.seen[0]);
+    assert!(bytes <= 20_000, "{bytes} bytes");
+}
+
+#[test]
+fn rooms_of_a_root_hold_for_all_that_hangs_on_it() {
+    let mut stage = with_eye(Relevance::nearest(8), [0.0; 3]);
+    let slots: Vec<u32> = (0..5).map(|i| stage.spawn_at([i as f32, 0.0, 0.0])).collect();
+    slots.windows(2).for_each(|w| stage.hang(w[1], Some(w[0])));
+    stage.look();
+    assert_eq!(stage.seen(0), slots);
+    stage.scope.join_room(slots[0], Room(3));
+    stage.look();
+    assert_eq!(stage.seen(0), []);
+    assert_eq!(stage.explain(0, slots[4]), Err(Unseen::Parent));
+    stage.hang(slots[2], None);
+    stage.look();
+    assert_eq!(stage.seen(0), slots[2..]);
+    stage.guests[0].viewer.join_room(Room(3));
+    stage.look();
+    assert_eq!(stage.seen(0), slots);
+}
