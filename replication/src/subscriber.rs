@@ -296,7 +296,18 @@ impl Subscriber {
         for c in bits((before ^ sighting.hidden) & !1) {
             self.want(c as usize, row, (sighting.hidden | own) >> c & 1 == 0);
         }
-        self.force(row, (before & !sighting.hidden & ever & !own) | 1, tick);
+        // who sees it because it has authority over it from now on begins with what the host holds
+        self.force(row, (before & !sighting.hidden & ever) | 1, tick);
+    }
+
+    /// The components of an index that are hidden from the peer, as bits.
+    fn hidden(&self, index: usize) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.ghost(index).sighting.hidden)
+    }
+
+    /// Is a component of a row hidden from the peer?
+    pub(crate) fn hides(&self, c: usize, row: usize) -> bool {
+        self.index(row).is_some_and(|i| self.hidden(i) >> c & 1 != 0)
     }
 
     /// Is the peer told changes of a row's component?
@@ -307,7 +318,7 @@ impl Subscriber {
     /// Subscribes to a row's component, or ends it.
     pub(crate) fn want(&mut self, c: usize, row: usize, wanted: bool) {
         let Some(i) = self.index(row) else { return };
-        let hidden = self.view.as_ref().is_some_and(|view| view.ghost(i).sighting.hidden >> c & 1 != 0);
+        let hidden = self.hidden(i) >> c & 1 != 0;
         let (at, bit) = (self.at(c, i / BLOCK), 1u64 << (i % BLOCK));
         if wanted && !hidden {
             self.wants[at] |= bit;
@@ -328,9 +339,12 @@ impl Subscriber {
     /// Makes components of a row pending as absolute values, whatever the peer was sent of them: it starts over.
     pub(crate) fn force(&mut self, row: usize, components: u64, since: Tick) {
         let Some(i) = self.index(row) else { return };
-        let hidden = self.view.as_ref().map_or(0, |view| view.ghost(i).sighting.hidden);
+        let components = components & !self.hidden(i);
+        if components == 0 {
+            return;
+        }
         let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
-        for c in bits(components & !hidden) {
+        for c in bits(components) {
             let at = self.at(c as usize, block);
             self.pending[at] |= bit;
             self.stale[at] |= bit;
