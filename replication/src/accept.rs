@@ -374,6 +374,7 @@ impl Peer {
             return;
         }
         link.refusals.push_back(self.time.now);
+        self.refused.note(self.time.now, net, refusal);
         *told += 1;
         if *told <= TOLD {
             let component = c.map_or(String::new(), |c| self.schema.component(c).name.clone());

@@ -158,7 +158,8 @@ impl Peer {
         };
         let unnamed = welcome.cut_to_fit();
         let (first, tick, now) = (self.config.counters_from, self.time.tick, self.time.now);
-        let mut link = Link::new(id, peer, &self.schema, &self.publisher, first, tick, limits::GUEST_ROWS, now, self.audience.is_some());
+        let mut link =
+            Link::new(id, peer, &self.schema, &self.publisher, first, tick, limits::GUEST_ROWS, now, self.audience.is_some());
         let mut fits = link.post_control(&Control::Welcome(welcome));
         for (peer, name) in unnamed {
             fits &= link.post_control(&Control::Joined { peer, name });

@@ -10,6 +10,7 @@ use crate::look::{Changes, Shown, Viewer};
 use crate::netid::NetId;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
+use crate::receipts::{Decision, Receipt};
 use crate::relevance::{Relevance, Room, Viewpoint};
 use crate::scope::Scope;
 use crate::view::Sighting;
@@ -133,6 +134,14 @@ impl Peer {
         Some(link.subscriber.view().map_or(self.entities.len(), |view| view.alive().count()))
     }
 
+    /// May a peer be told of an entity: does it see it, and may it still?
+    pub(crate) fn may_know(&self, world: &World, index: usize, slot: u32) -> bool {
+        let link = &self.links[index];
+        let (Some(audience), Some(viewer)) = (&self.audience, &link.viewer) else { return true };
+        let shown = self.entities.get(slot).is_some_and(|r| r.out_row != NO_ROW && link.subscriber.is_shown(r.out_row as usize));
+        shown && audience.scope.explain(viewer, world, slot).is_ok()
+    }
+
     fn scope(&mut self) -> Result<&mut Scope, UsageError> {
         self.audience.as_mut().map(|a| &mut a.scope).ok_or(UsageError::NoRelevance)
     }
@@ -164,9 +173,11 @@ impl Peer {
         let Audience { scope, changes, names, sends } = audience;
         scope.look(viewer, world, *sends, changes);
         names.clear();
-        for (slot, _) in &changes.hidden {
+        for (slot, why) in &changes.hidden {
             let Some(record) = self.entities.get(*slot).filter(|r| r.out_row != NO_ROW) else { continue };
             names.push(record.net);
+            let decision = Decision::Hidden(*why);
+            self.receipts.push(Receipt { tick: self.time.tick, peer: link.peer, net: record.net, decision });
             link.subscriber.hide(record.out_row as usize, &self.publisher);
         }
         for shown in &changes.shown {
@@ -191,6 +202,7 @@ impl Peer {
             return link.subscriber.sight(row, sighting, own, self.publisher.ever(row), tick);
         }
         link.subscriber.show(row, record.net, sighting, &self.publisher);
+        self.receipts.push(Receipt { tick, peer: link.peer, net: record.net, decision: Decision::Shown });
         subscribe_row(&self.schema, &self.publisher, link, row, record, false, tick);
     }
 

@@ -151,7 +151,8 @@ impl Sweep {
         let centre = grid.key(eye);
         let done = grid.by_key.is_empty();
         // the first ring that meets the borders
-        let ring = if done { 0 } else { (0..3).map(|a| (grid.low[a] - centre[a]).max(centre[a] - grid.high[a])).fold(0, i32::max) };
+        let ring =
+            if done { 0 } else { (0..3).map(|a| (grid.low[a] - centre[a]).max(centre[a] - grid.high[a])).fold(0, i32::max) };
         Self { eye: eye.map(f64::from), centre, ring, spent: 0.0, done }
     }
 

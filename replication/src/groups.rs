@@ -139,7 +139,8 @@ impl Groups {
             }
             self.sets[set as usize - 1].extend(joining);
         }
-        self.soil(slots[0]);
+        // one that was in the set before, too: what is new is linked with it
+        slots.iter().for_each(|slot| self.soil(*slot));
     }
 
     /// Takes a slot out of what it is seen together with.
@@ -325,6 +326,11 @@ mod tests {
         g.together(&[2, 9]);
         settle(&mut g);
         assert_eq!(g.members(1).len(), 6);
+        g.together(&[7, 1]);
+        settle(&mut g);
+        assert_eq!(g.members(7).len(), 7, "the first one is new, the others are not");
+        g.part(7);
+        settle(&mut g);
         g.set_parents(3, &[]);
         settle(&mut g);
         assert_eq!(g.members(0), [3, 0]);

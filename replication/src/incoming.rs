@@ -179,7 +179,13 @@ impl Incoming {
         Ok(all)
     }
 
-    fn decode_blocks(&self, schema: &Inner, header: &Header, r: &mut BitReader<'_>, into: &mut Decoded) -> Result<bool, PeerError> {
+    fn decode_blocks(
+        &self,
+        schema: &Inner,
+        header: &Header,
+        r: &mut BitReader<'_>,
+        into: &mut Decoded,
+    ) -> Result<bool, PeerError> {
         let mut context = Context::default();
         while let Some(entry) = Entry::read(&mut context, self.columns, header.send_tick, r).map_err(malformed("entry"))? {
             if !self.decode_values(schema, header, 0, entry, r, into)? {

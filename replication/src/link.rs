@@ -6,6 +6,7 @@ use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use crate::subscriber::Subscriber;
+use crate::why::Scarce;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::clock::RttEstimator;
@@ -39,6 +40,8 @@ pub(crate) struct Link {
     renewed: Option<Duration>,
     /// Marks that still go out at once after state, so that the other side knows what has come to rest.
     pub(crate) unsettled: u8,
+    /// What the last send had too little of.
+    pub(crate) scarce: Scarce,
     /// Something came that wants an acknowledgement.
     pub(crate) owes_ack: bool,
     /// By lane, so that none can take another's room or hold it up.
@@ -77,6 +80,8 @@ pub struct LinkCounters {
     pub refused: u64,
     /// Messages dropped while they waited for an entity, or because they name none where they must.
     pub dropped_messages: u64,
+    /// Messages not sent because they name an entity that the peer must not know of.
+    pub unseen_messages: u64,
     /// Tombstones of entities that were not here.
     pub unknown_despawns: u64,
     /// The transport had no room for a state packet.
@@ -111,6 +116,7 @@ impl Link {
             budget: 0,
             renewed: None,
             unsettled: 0,
+            scarce: Scarce::Nothing,
             owes_ack: false,
             outbox: Default::default(),
             overfull: false,

@@ -25,7 +25,7 @@ pub(crate) struct Viewer {
     version: u64,
     /// From where everything was looked at.
     eye: Option<[f32; 3]>,
-    /// Square of the distance up to which what appears is seen at once. Negative: nothing is.
+    /// Square of the distance below which what appears is seen at once. Negative: nothing is.
     horizon: f64,
     /// How many came since everything was looked at.
     extra: usize,
@@ -166,6 +166,10 @@ impl Viewer {
         self.stale |= join(&mut self.who.rooms, room);
     }
 
+    pub(crate) fn is_in(&self, room: Room) -> bool {
+        self.who.rooms.iter().any(|r| r.0 == room)
+    }
+
     /// Leaves a room, if this was the last time that it had entered. Returns whether it was in.
     pub(crate) fn leave_room(&mut self, room: Room) -> bool {
         let left = leave(&mut self.who.rooms, room);
@@ -290,9 +294,10 @@ impl Scope {
         match self.limit {
             Limit::Everything => f64::INFINITY,
             Limit::Within(radius) => {
-                let horizon = f64::from(radius).powi(2);
+                // what is exactly at the radius is within
+                let horizon = f64::from(radius).powi(2).next_up();
                 self.sweep(&viewer.who, world, eye, candidates, |reach, _| reach > f64::from(radius));
-                candidates.retain(|c| c.counts <= horizon);
+                candidates.retain(|c| c.counts < horizon);
                 horizon
             }
             Limit::Nearest(count) => {
@@ -390,7 +395,7 @@ impl Scope {
         self.judge(&viewer.who, world, lead);
         let members = self.groups.members(lead);
         let is_seen = members.iter().any(|m| self.memo[*m as usize].listed == self.looks);
-        let is_near = || eye.is_some_and(|eye| near(self.distance(lead, eye), viewer.horizon));
+        let is_near = || eye.is_some_and(|eye| self.distance(lead, eye) < viewer.horizon);
         if is_seen || self.is_given(&viewer.who, lead) || is_near() {
             self.choose(lead, self.felt(&viewer.who, lead, eye));
         }
@@ -530,13 +535,8 @@ impl Scope {
             hidden = self.shows.iter().filter(|(_, agrees)| !agrees(&sight)).fold(0, |mask, (bit, _)| mask | bit);
         }
         let weight = self.weights[usize::from(hot.kind)];
-        let mut new = Seen {
-            slot,
-            born: hot.born,
-            hidden,
-            period: period(self.detail, distance),
-            step: step(weight, distance, unit),
-        };
+        let mut new =
+            Seen { slot, born: hot.born, hidden, period: period(self.detail, distance), step: step(weight, distance, unit) };
         // what is within the margin stays
         if let Some(old) = old {
             if (period(self.detail, close)..=new.period).contains(&old.period) {
@@ -575,13 +575,9 @@ impl Scope {
             return Err(Unseen::Soon);
         }
         let eye = self.eye(viewer, world).ok_or(Unseen::NoViewpoint)?;
-        let is_soon = near(self.distance(lead, eye), viewer.horizon) || viewer.stale && viewer.eye.is_none();
+        let is_soon = self.distance(lead, eye) < viewer.horizon || viewer.stale && viewer.eye.is_none();
         Err(if is_soon { Unseen::Soon } else { Unseen::TooFar })
     }
-}
-
-fn near(square: f64, horizon: f64) -> bool {
-    square.is_finite() && square <= horizon
 }
 
 /// The square of the distance of two finite places. Twice the range of `f32` does not overflow it.

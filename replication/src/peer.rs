@@ -16,8 +16,10 @@ use crate::pick::{PickScratch, ValueCache};
 use crate::policy::OWNER_SLOTS;
 use crate::present::Pace;
 use crate::publisher::Publisher;
+use crate::receipts::Receipts;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
+use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -62,6 +64,8 @@ pub struct Peer {
     pub(crate) apply: crate::apply::Buffers,
     /// Who gets what, on a host that does not show everything to everybody.
     pub(crate) audience: Option<Box<Audience>>,
+    pub(crate) receipts: Receipts,
+    pub(crate) refused: Refused,
 }
 
 /// What a peer is in its session.
@@ -222,6 +226,8 @@ impl Peer {
             running,
             apply: crate::apply::Buffers::default(),
             audience: None,
+            receipts: Receipts::default(),
+            refused: Refused::default(),
             schema,
             config,
         })

@@ -6,7 +6,9 @@ use crate::block::{SAMPLE_AGE, bits};
 use crate::history::BLOCK;
 use crate::list::{ListHead, ListRow, gap_order};
 use crate::outgoing::Body;
+use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
+use crate::receipts::{Decision, Receipt, Receipts};
 use crate::schema::Inner;
 use crate::subscriber::{Carried, Subscriber};
 use crate::view::View;
@@ -126,16 +128,6 @@ enum Base {
     Of(Option<Tick>),
 }
 
-/// What was sent, in bits by component and kind.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Traffic {
-    /// By column, presence first.
-    pub(crate) components: Vec<u64>,
-    pub(crate) kinds: Vec<u64>,
-    /// Heads of rows and packets.
-    pub(crate) heads: u64,
-}
-
 /// Builds the packets of one peer's send.
 pub(crate) struct Picker<'a> {
     pub(crate) schema: &'a Inner,
@@ -150,6 +142,9 @@ pub(crate) struct Picker<'a> {
     pub(crate) before: Tick,
     /// The packets' baseline.
     pub(crate) base: Tick,
+    /// To whom.
+    pub(crate) peer: PeerId,
+    pub(crate) receipts: &'a mut Receipts,
 }
 
 impl Picker<'_> {
@@ -209,6 +204,16 @@ impl Picker<'_> {
                 candidate.depth += 1;
                 ghost = parent;
             }
+        }
+    }
+
+    /// Notes what found no room in this send.
+    pub(crate) fn note_left(&mut self, subscriber: &Subscriber) {
+        let Some(view) = subscriber.view().filter(|_| self.receipts.are_kept()) else { return };
+        let PickScratch { order, next, waiting, .. } = &*self.scratch;
+        for candidate in waiting.iter().chain(&order[*next..]) {
+            let net = view.ghost(candidate.ghost as usize).net;
+            self.receipts.push(Receipt { tick: self.tick, peer: self.peer, net, decision: Decision::NoRoom });
         }
     }
 
@@ -436,10 +441,9 @@ impl Picker<'_> {
     }
 
     /// Notes what the packet carries.
-    fn note(&self, subscriber: &mut Subscriber, bits_used: usize, carried: &mut Vec<Carried>) {
-        let mut traffic = std::mem::take(&mut subscriber.traffic);
-        traffic.components.resize(self.schema.columns(), 0);
-        traffic.kinds.resize(self.schema.kinds.len(), 0);
+    fn note(&mut self, subscriber: &mut Subscriber, bits_used: usize, carried: &mut Vec<Carried>) {
+        let mut tally = std::mem::take(&mut subscriber.tally);
+        tally.fit(self.schema.columns(), self.schema.kinds.len());
         let mut heads = bits_used as u64;
         for chosen in &self.scratch.chosen {
             let i = chosen.ghost as usize;
@@ -447,7 +451,7 @@ impl Picker<'_> {
             let mut total = 0;
             let values = &self.scratch.values[chosen.first as usize..][..chosen.components.count_ones() as usize];
             for (component, _, bits) in values.iter().copied() {
-                traffic.components[usize::from(component)] += u64::from(bits);
+                tally.components[usize::from(component)] += u64::from(bits);
                 total += u64::from(bits);
                 let same = |x: &&mut Carried| x.block == block && x.component == component;
                 match carried.iter_mut().rev().take(self.schema.columns()).find(same) {
@@ -459,12 +463,18 @@ impl Picker<'_> {
                 }
             }
             heads -= total;
+            if self.receipts.are_kept()
+                && let Some(view) = subscriber.view()
+            {
+                let decision = Decision::Sent { bits: total as u32, components: chosen.components };
+                self.receipts.push(Receipt { tick: self.tick, peer: self.peer, net: view.ghost(i).net, decision });
+            }
             if let Some(row) = subscriber.view().and_then(|view| view.row(i)) {
-                traffic.kinds[self.publisher.kind(row)] += total;
+                tally.kinds[self.publisher.kind(row)] += total;
             }
         }
-        traffic.heads += heads;
-        subscriber.traffic = traffic;
+        tally.heads += heads;
+        subscriber.tally = tally;
     }
 }
 

@@ -12,9 +12,9 @@ mod flights;
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::netid::NetId;
-use crate::publisher::Publisher;
-use crate::pick::Traffic;
 use crate::presence::Life;
+use crate::publisher::Publisher;
+use crate::receipts::Tally;
 use crate::view::{Sighting, View};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub(crate) struct Subscriber {
     /// Since when something was sent and nothing was acknowledged; `None` if the peer owes no answer.
     unanswered: Option<Duration>,
     pub(crate) stats: StreamStats,
-    pub(crate) traffic: Traffic,
+    pub(crate) tally: Tally,
 }
 
 /// Where changes are looked up: in the publisher's history, or in what of it the peer sees.
@@ -161,7 +161,7 @@ impl Subscriber {
             owed_since: Vec::new(),
             unanswered: None,
             stats: StreamStats::default(),
-            traffic: Traffic::default(),
+            tally: Tally::default(),
         };
         subscriber.follow(publisher);
         subscriber
@@ -634,7 +634,22 @@ impl Subscriber {
             pending_since: any(&self.pending).then_some(since),
             in_flight: (0..self.columns).any(|c| self.in_flight(c, i)),
             told: self.is_known(i),
+            sent: self.view.as_ref().map_or(Tick::ZERO, |view| view.ghost(i).sent),
+            period: self.view.as_ref().map_or(1, |view| view.ghost(i).sighting.period),
         })
+    }
+
+    /// The components of a row that are hidden from the peer, as bits.
+    pub(crate) fn hidden(&self, row: usize) -> u64 {
+        let ghost = self.view.as_ref().and_then(|view| Some(view.ghost(view.ghost_of(row)?)));
+        ghost.map_or(0, |ghost| ghost.sighting.hidden)
+    }
+
+    /// Has the peer acknowledged the newest presence of a row?
+    pub(crate) fn is_confirmed(&self, row: usize, publisher: &Publisher) -> bool {
+        let Some(i) = self.index(row) else { return false };
+        let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
+        self.pending(0, block) & bit == 0 && self.unconfirmed_presence(block, publisher) & bit == 0
     }
 }
 
@@ -644,4 +659,7 @@ pub(crate) struct Fate {
     pub(crate) pending_since: Option<Tick>,
     pub(crate) in_flight: bool,
     pub(crate) told: bool,
+    /// The last send that carried something of it, where that is kept.
+    pub(crate) sent: Tick,
+    pub(crate) period: u8,
 }

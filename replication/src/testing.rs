@@ -323,7 +323,9 @@ impl Oracle {
                 *last += ahead;
                 Ok(())
             }
-            None if held.iter().any(|h| is_shown(h, words, layout)) => Err(format!("shows {words:?}, an older version than it showed before")),
+            None if held.iter().any(|h| is_shown(h, words, layout)) => {
+                Err(format!("shows {words:?}, an older version than it showed before"))
+            }
             None => Err(format!("shows {words:?}, which its publisher never held")),
         }
     }

@@ -20,6 +20,7 @@ use crate::outgoing::{Assembler, Body, Builder, Draft};
 use crate::peer::{Peer, Role};
 use crate::pick::Picker;
 use crate::present::session_ticks;
+use crate::why::Scarce;
 use hecs::World;
 use std::time::Duration;
 use tidelock_netcore::bits::BitReader;
@@ -361,8 +362,8 @@ impl Peer {
         let base = link.subscriber.base();
         let (schema, publisher) = (&*schema, &self.publisher);
         let mut builder = if link.subscriber.view().is_some() {
-            let (cache, scratch) = (&mut self.values, &mut self.picks);
-            Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base })
+            let (cache, scratch, receipts, peer) = (&mut self.values, &mut self.picks, &mut self.receipts, link.peer);
+            Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base, peer, receipts })
         } else {
             let (cache, scratch) = (&mut self.cache, &mut self.scratch);
             Builder::Blocks(Assembler { schema, publisher, cache, scratch, tick, captured, before, base, shared })
@@ -374,8 +375,15 @@ impl Peer {
             // what is left of the budget may be less than the transport takes
             let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES).min(link.budget);
             let fits = limit >= limits::DATAGRAM_MIN_BYTES && facts.free >= limit;
-            if !fits || !link.subscriber.has_room() {
+            link.scarce = match (fits, link.subscriber.has_room()) {
+                (true, true) => Scarce::Nothing,
+                (true, false) => Scarce::Answers,
+                (false, _) if facts.free < limit => Scarce::Transport,
+                (false, _) => Scarce::Bandwidth,
+            };
+            if link.scarce != Scarce::Nothing {
                 link.counters.full += u64::from(facts.free < limit);
+                builder.note_left(&link.subscriber);
                 return used;
             }
             let stamp = link.next_stamp(clock, now);
@@ -400,6 +408,7 @@ impl Peer {
                 Ok(Delivery::Taken) => {}
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
+                    link.scarce = Scarce::Transport;
                     link.subscriber.return_pending(carried);
                     return used;
                 }

@@ -62,11 +62,7 @@ fn walkers_come_and_go_with_the_nearest() {
             host.peer.spawn(&mut host.world, Walker, (dice.place(), Health(i), Hand(i as u32))).unwrap();
         }
         for _ in 0..3 {
-            let weather = Conditions {
-                latency: Duration::from_millis(20 + dice.below(60)),
-                loss: 0.1,
-                ..Conditions::default()
-            };
+            let weather = Conditions { latency: Duration::from_millis(20 + dice.below(60)), loss: 0.1, ..Conditions::default() };
             table.join(Config::default(), network.join(weather, weather)).unwrap();
         }
         table.rest(60);
