@@ -42,6 +42,8 @@ pub(crate) struct Buffers {
     agreed: VecDeque<(Tick, NetId)>,
     /// An entity came, so something may be resolved.
     arrived: bool,
+    /// Rows that have taken an entity over from another: what arrived in them before is still to be written.
+    takeovers: Vec<usize>,
     /// By row of the host's stream: the slot of the entity that was found there last. Names decide; this spares the look-up.
     slots: Vec<u32>,
 }
@@ -223,6 +225,10 @@ impl Peer {
             }
         }
         self.retry_births(world);
+        while let Some(row) = self.apply.takeovers.pop() {
+            let components = self.links[0].incoming.have(row);
+            self.apply_values(world, Touched { row, components });
+        }
         for row in &touched {
             self.apply_values(world, *row);
         }
@@ -377,6 +383,9 @@ impl Peer {
             // what is hidden and shown again has two rows for a moment: the younger one counts, in whatever order they come
             let began = |row| incoming.mirror.newest_change(0, row);
             let other = record.in_row(PeerId::HOST).filter(|other| *other != row);
+            if other.is_some_and(|other| began(row) > began(other)) {
+                self.apply.takeovers.push(row);
+            }
             if other.is_none_or(|other| began(row) > began(other)) {
                 record.set_in_row(PeerId::HOST, row);
             }
