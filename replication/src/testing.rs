@@ -290,7 +290,9 @@ struct Oracle {
 
 impl Oracle {
     fn note_held(&mut self, host: &Seat) {
-        for (key, words) in all_values(host) {
+        // what a guest has said of an entity that has not come yet goes on to the others, who may know it before the host does
+        let waiting = host.peer.apply.withheld().map(|(key, words)| (*key, words.clone()));
+        for (key, words) in all_values(host).into_iter().chain(waiting) {
             let held = self.held.entry(key).or_default();
             if held.last() != Some(&words) {
                 held.push(words);
