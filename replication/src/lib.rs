@@ -72,6 +72,7 @@ mod groups;
 mod history;
 mod incoming;
 pub mod interpolate;
+mod judge;
 mod kinship;
 pub mod layout;
 mod link;
@@ -100,6 +101,7 @@ pub mod testing;
 mod tick;
 mod values;
 mod view;
+mod viewer;
 mod why;
 
 pub use checkpoint::Checkpoint;

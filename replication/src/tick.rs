@@ -353,6 +353,7 @@ impl Peer {
             let settled = !self.publisher.is_used() && !self.capture.has_fresh();
             let known = sending != Sending::Leftovers || settled;
             if link.subscriber.is_pending() && known {
+                used |= sending == Sending::Scheduled && link.subscriber.holds_back(self.publisher.history.now());
                 used |= self.send_state(index, &mut *transport);
             }
             let link = &mut self.links[index];
