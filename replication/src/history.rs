@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 struct Segment {
     mask: u64,
-    /// Where in the slot's log of this component, in words.
+    /// Where in the slot's log, in words.
     offset: u32,
     /// The next segment of the same block and component.
     next: u32,
@@ -51,8 +51,8 @@ struct Slot {
     /// First segment, by component, then block; meaningful where `changed` is not zero.
     head: Vec<u32>,
     segments: Vec<Segment>,
-    /// By component: old values, one after the other.
-    log: Vec<Vec<u32>>,
+    /// Old values, one after the other.
+    log: Vec<u32>,
 }
 
 /// A sample of a row, as [`History::bracket`] finds it.
@@ -127,7 +127,7 @@ impl History {
                 slot.any = 0;
                 slot.changed.fill(0);
                 slot.segments.clear();
-                slot.log.iter_mut().for_each(Vec::clear);
+                slot.log.clear();
             }
         }
         self.now = tick;
@@ -152,7 +152,7 @@ impl History {
         for t in tick.0 + 1..=self.now.0 {
             if self.has(c, row, Tick(t)) {
                 let (_, at) = self.logged(c, row, Tick(t));
-                return &self.slot(Tick(t)).log[c][at..at + self.strides[c]];
+                return &self.slot(Tick(t)).log[at..at + self.strides[c]];
             }
         }
         self.value(c, row)
@@ -210,7 +210,7 @@ impl History {
         // what the later change replaced is this value; what this one replaces is what the later change had logged
         let (_, offset) = self.logged(c, row, later);
         let mut old = smallvec::SmallVec::<[u32; 16]>::new();
-        let entry = &mut self.slots[later.0 as usize % RING].log[c][offset..offset + stride];
+        let entry = &mut self.slots[later.0 as usize % RING].log[offset..offset + stride];
         old.extend_from_slice(entry);
         entry.copy_from_slice(words);
         let slot = &mut self.slots[tick.0 as usize % RING];
@@ -260,7 +260,7 @@ impl History {
             if first {
                 return (None, after);
             }
-            words = &self.slot(t).log[c][offset..offset + self.strides[c]];
+            words = &self.slot(t).log[offset..offset + self.strides[c]];
         }
         (Some(Sample { tick: None, rested: true, words }), after)
     }
@@ -319,13 +319,12 @@ impl Slot {
         if self.changed.is_empty() {
             self.changed.resize(columns * blocks, 0);
             self.head.resize(columns * blocks, NONE);
-            self.log.resize_with(columns, Vec::new);
         }
     }
 
     fn push(&mut self, at: usize, bit: u64, c: usize, old: &[u32], mark: Mark) {
-        let offset = self.log[c].len() as u32;
-        self.log[c].extend_from_slice(old);
+        let offset = self.log.len() as u32;
+        self.log.extend_from_slice(old);
         let fresh = self.changed[at] == 0;
         self.changed[at] |= bit;
         self.any |= 1 << c;
