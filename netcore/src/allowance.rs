@@ -93,7 +93,9 @@ impl Allowance {
         let rate = rate.clamp(1, HIGHEST);
         self.pass(now);
         if rate < self.rate {
-            while self.higher.pop_back_if(|(higher, _)| *higher <= self.rate).is_some() {}
+            while self.higher.back().is_some_and(|(higher, _)| *higher <= self.rate) {
+                self.higher.pop_back();
+            }
             // one that was in force for less than a grain counts for nothing: that bounds the list
             if self.higher.back().is_none_or(|(_, until)| self.at >= *until + GRAIN) {
                 self.higher.push_back((self.rate, self.at));
@@ -210,10 +212,13 @@ impl Allowance {
             self.at = now;
         }
         let Some(before) = self.at.checked_sub(WINDOW) else { return };
-        while let Some(taken) = self.log.pop_front_if(|taken| taken.last <= before) {
+        while let Some(taken) = self.log.front().filter(|taken| taken.last <= before) {
             self.used -= taken.bytes;
+            self.log.pop_front();
         }
-        while self.higher.pop_front_if(|(_, until)| *until <= before).is_some() {}
+        while self.higher.front().is_some_and(|(_, until)| *until <= before) {
+            self.higher.pop_front();
+        }
     }
 
     /// What the last second may see.
