@@ -46,6 +46,7 @@ pub struct Allowance {
     /// What the bucket held at most, when it was looked at last.
     cap: u64,
     saving: usize,
+    aside: u64,
     /// What was taken within the last second.
     log: VecDeque<Taken>,
     used: u64,
@@ -75,6 +76,7 @@ impl Allowance {
             at: Duration::ZERO,
             cap: rate,
             saving: 0,
+            aside: 0,
             log: VecDeque::new(),
             used: 0,
             balance: 0,
@@ -112,6 +114,11 @@ impl Allowance {
         self.saving = bytes.min(2 * LARGEST_SAVING);
     }
 
+    /// Sets bytes of each second aside for debits (a sixteenth of it at most), so that these do not make a full second too full.
+    pub fn set_aside(&mut self, bytes: usize) {
+        self.aside = bytes as u64;
+    }
+
     /// Bytes that may be taken now, by a sender that sends every `interval`.
     pub fn room(&mut self, now: Duration, interval: Duration) -> usize {
         self.pass(now);
@@ -121,7 +128,7 @@ impl Allowance {
         let saving = if self.saving > 0 { self.saving as u64 + worth as u64 } else { 0 };
         self.cap = (INTERVALS * worth as u64).min(self.rate).max(least).max(saving);
         // what the second does not allow is not saved either: a gap that a burst has torn would be followed by the next burst
-        let window = self.limit().saturating_sub(self.used);
+        let window = self.left();
         let most = self.cap.min(window.max(self.saving as u64));
         if self.tokens > most as i64 {
             self.tokens = most as i64;
@@ -161,7 +168,7 @@ impl Allowance {
     /// A message has been handed over. What of it finds no room is owed.
     pub fn take_message(&mut self, now: Duration, bytes: usize) {
         self.pass(now);
-        let left = self.limit().saturating_sub(self.used).min(self.tokens.max(0) as u64);
+        let left = self.left().min(self.tokens.max(0) as u64);
         let paid = (bytes as u64).min(left);
         self.owed += bytes as u64 - paid;
         self.spend_message(paid);
@@ -219,6 +226,11 @@ impl Allowance {
         while self.higher.front().is_some_and(|(_, until)| *until <= before) {
             self.higher.pop_front();
         }
+    }
+
+    /// What the last second leaves.
+    fn left(&self) -> u64 {
+        self.limit().saturating_sub(self.used + self.aside.min(self.rate / 16))
     }
 
     /// What the last second may see.

@@ -67,6 +67,8 @@ fn doing() -> impl Strategy<Value = Do> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     /// The promise, over whatever may happen: odd intervals, rates that change, stalls, time that stands still.
     #[test]
     fn no_second_sees_more_than_the_rate(
@@ -172,7 +174,7 @@ proptest! {
         let (mut allowance, mut now, mut state, mut messages) = (Allowance::new(rate), Duration::ZERO, 0, 0);
         let (state_need, message_need) = if swap { (small, need) } else { (need, small) };
         allowance.save_up(state_need + message_need);
-        while now < Duration::from_secs(120) {
+        while now < Duration::from_secs(40) {
             let room = allowance.state_room(now, ms(interval), true);
             if room >= state_need {
                 allowance.take_state(now, room);
@@ -184,7 +186,7 @@ proptest! {
             }
             now += ms(interval);
         }
-        let half = 60.0 * rate as f64;
+        let half = 20.0 * rate as f64;
         // what is left of a second is often too little for the next packet of either, and then goes unused
         let least = 0.9 * half;
         prop_assert!(state as f64 >= least && messages as f64 >= least, "{state} and {messages}, half is {half}");
@@ -253,6 +255,22 @@ fn a_message_larger_than_the_bucket_is_paid_for_before_the_next() {
     }
     assert!(next > ms(1500), "{next:?}: 8000 bytes at half the rate take two seconds");
     assert!(state > 5_000, "{state}");
+}
+
+#[test]
+fn what_is_set_aside_is_for_debits_alone() {
+    let mut allowance = Allowance::new(4_000);
+    allowance.set_aside(100);
+    let mut taken = 0;
+    for frame in 0..100 {
+        let now = ms(10 * frame);
+        let room = allowance.room(now, ms(10));
+        allowance.take_state(now, room);
+        taken += room;
+    }
+    assert_eq!(taken, 3_900);
+    allowance.debit(ms(995), 100);
+    assert_eq!(allowance.used, 4_000);
 }
 
 #[test]

@@ -138,6 +138,7 @@ impl Peer {
         entry.layout.write(&words, None, 0, &mut w);
         let bytes = w.to_bytes();
         let reliable = entry.reliable;
+        let interval = self.send_interval();
         let mut found = to.is_none();
         for link in self.links.iter_mut().filter(|l| to.is_none_or(|p| p == l.peer)) {
             found = true;
@@ -146,8 +147,7 @@ impl Peer {
                     return Err(UsageError::Backlog);
                 }
             } else if let Some(transport) = &mut self.transport {
-                // unreliable: no room is as good as lost
-                let _ = transport.send_datagram(self.time.now, link.id, &bytes);
+                link.send_loose(&mut **transport, self.time.now, interval, &bytes);
             }
         }
         if found { Ok(()) } else { Err(UsageError::NoSuchPeer) }

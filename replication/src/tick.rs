@@ -5,7 +5,7 @@
 //!          3 policy and validation: may this peer say this   4 into history and world   5 time: which ticks are due
 //! step:    the game executes the requested ticks
 //! send:    6 capture columns, note what changed   7 what is pending per peer, the oldest first
-//!          8 delta against what that peer acknowledged, within its budget   9 hand to the transport, remember what was in it
+//!          8 delta against what that peer acknowledged, within its allowance   9 hand to the transport, remember what was in it
 //! ```
 
 use crate::authority::subscribe_row;
@@ -174,7 +174,9 @@ impl Peer {
         match result {
             Ok(Reception::Taken { ack, stamp, tick, eliciting, oldest_age }) => {
                 link.last_heard = now;
-                link.owes_ack |= eliciting;
+                if eliciting {
+                    link.owes_ack.get_or_insert(now);
+                }
                 link.counters.taken += 1;
                 if let Some(ack) = ack {
                     link.subscriber.acknowledge(&ack, &self.publisher, now);
@@ -311,20 +313,22 @@ impl Peer {
     fn send_packets(&mut self, sending: Sending) -> bool {
         let Some(mut transport) = self.transport.take() else { return false };
         let host = self.is_host();
-        let interval = self.tick_length() * self.config.send_every;
+        let interval = self.send_interval();
         self.cache.clear();
         let mut used = false;
         for index in 0..self.links.len() {
             let now = self.time.now;
             let link = &mut self.links[index];
-            let lossless = transport.facts(link.id).is_some_and(|f| f.lossless);
-            if !lossless {
+            let facts = transport.facts(link.id);
+            if !facts.is_some_and(|f| f.lossless) {
                 let loss_time = link.loss_time(interval);
                 if let Some(before) = now.checked_sub(loss_time) {
                     link.subscriber.time_out(before);
                 }
             }
-            link.refill(self.config.budget, sending == Sending::Scheduled, interval, now);
+            if let Some(facts) = facts {
+                link.renew(&facts, now);
+            }
             // what the open tick holds is not known to the subscribers yet, unless this call has captured; and a value that goes to
             // who has just lost or got authority must not arrive before word of that
             let settled = !self.publisher.is_used() && !self.capture.has_fresh();
@@ -337,7 +341,7 @@ impl Peer {
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
             let settles = sending != Sending::Leftovers && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
             link.unsettled -= u8::from(settles);
-            if link.owes_ack || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
+            if link.is_ack_due(now, interval) || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
                 self.send_mark(index, &mut *transport);
             }
         }
@@ -345,11 +349,11 @@ impl Peer {
         used
     }
 
-    /// Sends one peer what is pending for it, in as many packets as its budget and the transport take.
+    /// Sends one peer what is pending for it, in as many packets as its allowance and the transport take.
     fn send_state(&mut self, index: usize, transport: &mut dyn Transport) -> bool {
         let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
         let (now, clock) = (self.time.now, self.stamp_clock());
-        let schema = self.schema.clone();
+        let (schema, interval) = (self.schema.clone(), self.send_interval());
         let shared = self.links.len() > 1;
         let (captured, before, known) = (self.time.captured, self.time.captures.0, self.known_tick());
         let link = &mut self.links[index];
@@ -371,10 +375,9 @@ impl Peer {
         let mut used = false;
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
-            // what is left of the budget may be less than the transport takes
-            let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES).min(link.budget);
-            let fits = limit >= limits::DATAGRAM_MIN_BYTES && facts.free >= limit;
-            if !fits || !link.subscriber.has_room() {
+            // what is left of the allowance may be less than the transport takes
+            let Some(limit) = link.state_limit(&facts, now, interval) else { return used };
+            if facts.free < limit || !link.subscriber.has_room() {
                 link.counters.full += u64::from(facts.free < limit);
                 return used;
             }
@@ -383,10 +386,13 @@ impl Peer {
             let w = &mut assembler.scratch.packet;
             w.clear();
             header.write(Some(link.incoming.received()), w);
-            let room = limit * 8 - w.len() - HEADER_SLACK;
+            let room = (limit * 8).saturating_sub(w.len() + HEADER_SLACK);
             let Body { carried, all } = assembler.fill(&mut link.subscriber, room);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
+                if !all {
+                    link.state_did_not_fit(limit);
+                }
                 return used;
             }
             header.complete = link.complete(known);
@@ -406,7 +412,7 @@ impl Peer {
                 }
             }
             used = true;
-            link.budget = link.budget.saturating_sub(size);
+            link.state_sent(size, all, now);
             link.note_sent(size, now, true);
             link.subscriber.sent(send_tick, now, carried);
             if all {
@@ -434,6 +440,7 @@ impl Peer {
         bytes.clear();
         packet.bytes_into(bytes);
         if transport.send_datagram(now, link.id, bytes) == Ok(Delivery::Taken) {
+            link.mark_sent(bytes.len(), now);
             link.note_sent(bytes.len(), now, false);
             let nothing = link.subscriber.carrier();
             link.subscriber.sent(send_tick, now, nothing);
@@ -459,12 +466,13 @@ impl Peer {
         {
             guest.lease_requested = link.post_control(&Control::LeaseRequest);
         }
+        let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {
             // a link that has just ended is reported by the next poll
-            let _ = link.flush_messages(&mut **transport, self.time.now);
+            let _ = link.flush_messages(&mut **transport, now, interval);
         }
-        while let Some(index) = self.links.iter().position(Link::is_overfull) {
+        while let Some(index) = self.links.iter().position(|l| l.is_too_slow(now)) {
             if self.is_host() {
                 self.remove_guest(world, index, DisconnectReason::TooSlow, true);
             } else {
@@ -513,7 +521,7 @@ impl Link {
     }
 
     fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
-        self.owes_ack = false;
+        self.owes_ack = None;
         self.last_sent = Some(now);
         self.counters.bytes_out += bytes as u64;
         self.subscriber.stats.packets += 1;
