@@ -4,7 +4,7 @@ use tidelock::PeerId;
 use tidelock::layout::{FieldCode, Layout, LayoutBuilder, Meaning};
 use tidelock_netcore::ack::Received;
 use tidelock_netcore::bits::BitWriter;
-use tidelock_netcore::packet::{Echo, Header, Stamp, WireTime};
+use tidelock_netcore::packet::{Echo, Header, PacketKind, Stamp, WireTime};
 use tidelock_netcore::tick::Tick;
 
 /// Bytes of an input, taken from the front; zeros once they are used up.
@@ -110,7 +110,7 @@ fn header(from: &mut Source<'_>, place: &mut Place, flags: u8, w: &mut BitWriter
         ack: None,
         stamp,
     };
-    header.write(Some(&acked), w);
+    header.write(PacketKind::State, Some(&acked), w);
 }
 
 /// One entry: whole spawns, or values of components as raw bits.

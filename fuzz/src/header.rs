@@ -36,7 +36,7 @@ fn check(header: &Header, near: References) {
     assert!(header.floor <= header.number && header.complete <= header.tick);
     assert!(header.base.is_none_or(|b| b < header.send_tick && header.send_tick.since(b) <= limits::BASE_AGE));
     let mut w = BitWriter::new();
-    header.write(None, &mut w);
+    header.write(PacketKind::State, None, &mut w);
     let bytes = w.to_bytes();
     let mut r = BitReader::new(&bytes);
     assert_eq!(PacketKind::read(&mut r), Ok(PacketKind::State));
@@ -90,7 +90,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let stamps = [Stamp { sent: WireTime(8000), echo: None }, Stamp { sent: WireTime(8001), echo: Some(echo) }];
     let packet = |header: &Header, acked: Option<&Received>| {
         let mut w = BitWriter::new();
-        header.write(acked, &mut w);
+        header.write(PacketKind::State, acked, &mut w);
         w.flag(false);
         let bytes = w.to_bytes();
         [&[bytes.len() as u8][..], &bytes].concat()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bits  field
-//!    2  kind: 0 state, 1 message (then the header ends here)
+//!    2  kind: 0 state in blocks, 1 message (then the header ends here), 2 state as a list
 //!   16  packet number, low bits
 //!   16  send tick, low bits: counts this sender's sends; baselines count in it
 //!   16  session tick, low bits: what the values were sampled at
@@ -14,7 +14,7 @@
 //!         then 1, 16 bits of echo and the time it was held (Exp-Golomb 6, same unit), or 0; or 0
 //! ```
 //!
-//! Then come the entries of the state, each after a 1 bit, and a 0 bit.
+//! Then comes the state: in blocks, entries, each after a 1 bit, and a 0 bit; or a list.
 
 use crate::ack::{AckRanges, Received};
 use crate::bits::{BitError, BitReader, BitWriter};
@@ -25,10 +25,12 @@ use std::time::Duration;
 /// What a datagram is, from its first two bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
-    /// A state packet: [`Header`] and entries.
+    /// A state packet: [`Header`] and entries of blocks.
     State,
     /// One unreliable message of the game.
     Message,
+    /// A state packet: [`Header`] and a list of rows.
+    List,
 }
 
 impl PacketKind {
@@ -45,6 +47,7 @@ impl PacketKind {
         match r.get(2)? {
             0 => Ok(Self::State),
             1 => Ok(Self::Message),
+            2 => Ok(Self::List),
             _ => Err(BitError::OutOfRange),
         }
     }
@@ -124,8 +127,8 @@ pub struct References {
 
 impl Header {
     /// Writes it, the kind first. The acknowledgement comes from `received`, not from [`Header::ack`].
-    pub fn write(&self, received: Option<&Received>, w: &mut BitWriter) {
-        PacketKind::State.write(w);
+    pub fn write(&self, kind: PacketKind, received: Option<&Received>, w: &mut BitWriter) {
+        kind.write(w);
         w.put(self.number & 0xffff, 16);
         w.put(u64::from(self.send_tick.narrow()), 16);
         w.put(u64::from(self.tick.narrow()), 16);
@@ -214,7 +217,7 @@ mod tests {
                 stamp: stamp.map(|(sent, echo)| Stamp { sent: WireTime(sent), echo: echo.map(|(t, held)| Echo { time: WireTime(t), held: Duration::from_micros(held * 250) }) }),
             };
             let mut w = BitWriter::new();
-            header.write(Some(&received), &mut w);
+            header.write(PacketKind::State, Some(&received), &mut w);
             let bytes = w.to_bytes();
             let mut r = BitReader::new(&bytes);
             prop_assert_eq!(PacketKind::read(&mut r), Ok(PacketKind::State));

@@ -46,7 +46,7 @@ fn golden_codes() {
 #[test]
 fn an_empty_state_packet() {
     let mut w = BitWriter::new();
-    header().write(None, &mut w);
+    header().write(PacketKind::State, None, &mut w);
     w.flag(false);
     let bytes = w.to_bytes();
     assert_eq!(hex(&bytes), "14 00 14 00 b0 04 08 05");
@@ -60,7 +60,7 @@ fn an_acknowledgement_of_three_ranges() {
         received.insert(n);
     }
     let mut w = BitWriter::new();
-    header().write(Some(&received), &mut w);
+    header().write(PacketKind::State, Some(&received), &mut w);
     w.flag(false);
     let bytes = w.to_bytes();
     assert_eq!(hex(&bytes), "14 00 14 00 b0 04 08 75 0d c0 1b c2 00");
@@ -81,7 +81,7 @@ fn a_stamp_with_an_echo() {
     let stamp = Some(Stamp { sent: WireTime::of(Duration::from_secs(2)), echo: Some(echo) });
     let header = Header { stamp, complete: Tick(297), ..header() };
     let mut w = BitWriter::new();
-    header.write(None, &mut w);
+    header.write(PacketKind::State, None, &mut w);
     w.flag(false);
     let bytes = w.to_bytes();
     assert_eq!(hex(&bytes), "14 00 14 00 b0 04 08 4c 02 7d 04 20 e0 01");

@@ -199,6 +199,7 @@ impl Peer {
         let Some(out_row) = self.publisher.bind(presence.kind, peer, slot) else {
             // no row is left for anybody: nothing of it can be shown
             self.entities.remove(slot);
+            self.note_ended(slot);
             let _ = world.despawn(entity);
             return self.refuse_spawn(index, presence);
         };
@@ -242,10 +243,7 @@ impl Peer {
         let Some(row) = self.publisher.bind_tombstone(presence.kind, peer) else { return };
         let tombstone = Presence { life: Life::Dead, ..*presence };
         self.publisher.set_presence(row, &tombstone, self.time.tick);
-        let link = &mut self.links[index];
-        link.subscriber.follow(&self.publisher);
-        link.subscriber.want(0, row, true);
-        link.subscriber.force(row, 1, self.time.tick);
+        self.links[index].subscriber.tell_end(row, presence.net, &self.publisher, self.time.tick);
         self.dirty = true;
         self.forwards = true;
     }
@@ -376,6 +374,7 @@ impl Peer {
             return;
         }
         link.refusals.push_back(self.time.now);
+        self.refused.note(self.time.now, net, refusal);
         *told += 1;
         if *told <= TOLD {
             let component = c.map_or(String::new(), |c| self.schema.component(c).name.clone());

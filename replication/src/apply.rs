@@ -260,11 +260,20 @@ impl Peer {
         }
         incoming.unbind(touched.row);
         self.apply.wait_no_more(touched.row as u32);
+        let for_good = presence.life == Life::Dead;
         let Some(slot) = self.entities.slot_of(presence.net) else {
-            self.let_go(world, presence.net);
-            self.links[0].counters.unknown_despawns += 1;
+            if for_good {
+                self.let_go(world, presence.net);
+                self.links[0].counters.unknown_despawns += 1;
+            } else {
+                self.apply.forget(presence.net);
+            }
             return;
         };
+        let other = self.entities.get(slot).and_then(|r| r.in_row(PeerId::HOST)).is_some_and(|row| row != touched.row);
+        if other && !for_good {
+            return; // it was hidden and is shown again: it goes on in another row
+        }
         let Some(record) = self.entities.remove(slot) else { return };
         self.dirty = true;
         if record.out_row != NO_ROW {
@@ -272,8 +281,15 @@ impl Peer {
         }
         // the game may have despawned it itself
         let _ = world.despawn(record.entity);
-        self.let_go(world, presence.net);
-        self.news.push(News::Despawned { entity: record.entity, net: presence.net });
+        let (entity, net) = (record.entity, presence.net);
+        if for_good {
+            self.let_go(world, net);
+            self.news.push(News::Despawned { entity, net });
+        } else {
+            self.apply.forget(net);
+            self.withhold_all(world, net, false);
+            self.news.push(News::Hidden { entity, net });
+        }
     }
 
     /// An entity is gone from register and world: nothing waits for it or names it any more.
@@ -357,8 +373,11 @@ impl Peer {
         if presence.life != Life::Alive {
             return;
         }
-        if let Some(slot) = self.entities.slot_of(presence.net) {
-            if let Some(record) = self.entities.get_mut(slot) {
+        if let Some(record) = self.entities.slot_of(presence.net).and_then(|slot| self.entities.get_mut(slot)) {
+            // what is hidden and shown again has two rows for a moment: the younger one counts, in whatever order they come
+            let began = |row| incoming.mirror.newest_change(0, row);
+            let other = record.in_row(PeerId::HOST).filter(|other| *other != row);
+            if other.is_none_or(|other| began(row) > began(other)) {
                 record.set_in_row(PeerId::HOST, row);
             }
             return;
@@ -425,6 +444,9 @@ impl Peer {
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
         let Touched { row, mut components } = touched;
         let Some(slot) = self.slot_in(row) else { return };
+        if self.entities.get(slot).and_then(|r| r.in_row(PeerId::HOST)).is_some_and(|other| other != row) {
+            return; // of an earlier showing
+        }
         if components & 1 != 0 {
             let presence = self.links[0].incoming.presence(row);
             self.apply_presence(world, slot, &presence);

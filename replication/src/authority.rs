@@ -12,6 +12,7 @@ use crate::policy::{Absent, Facts, OWNER_SLOTS, Share};
 use crate::presence::{Life, Owners, Ownership, Presence};
 use crate::publisher::Publisher;
 use crate::schema::Inner;
+use crate::view::Sighting;
 use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -146,7 +147,8 @@ pub(crate) fn share_mask(schema: &Inner, peer: PeerId, kind: usize, owners: &Own
 }
 
 /// Subscribes a link to a row: to all that its peer does not publish itself. `known`: the peer has the entity already, since it
-/// spawned it; otherwise it is also told once what it will publish itself.
+/// spawned it; otherwise it is also told once what it will publish itself. A peer that does not see everything is told of what it
+/// sees, and of what it owns.
 pub(crate) fn subscribe_row(
     schema: &Inner,
     publisher: &Publisher,
@@ -156,8 +158,16 @@ pub(crate) fn subscribe_row(
     known: bool,
     tick: Tick,
 ) {
+    let owns = record.owners.iter().any(|o| o.peer == link.peer);
+    if known || owns {
+        link.subscriber.show(row, record.net, Sighting::default(), publisher);
+    }
+    if !link.subscriber.is_shown(row) {
+        return; // the next look decides
+    }
     link.subscriber.follow(publisher);
     let own = share_mask(schema, link.peer, record.kind, &record.owners);
+    link.subscriber.set_own(row, own != 0);
     link.subscriber.want(0, row, true);
     if known {
         link.subscriber.note_known(row);
@@ -230,6 +240,7 @@ impl Peer {
         for link in &mut self.links {
             link.subscriber.follow(&self.publisher);
             let own = share_mask(&self.schema, link.peer, record.kind, &record.owners);
+            link.subscriber.set_own(row, own != 0);
             for c in 1..self.schema.columns() {
                 let wanted = own >> c & 1 == 0;
                 if wanted == link.subscriber.wants(c, row) {
@@ -302,6 +313,7 @@ impl Peer {
     /// Ends an entity that this peer publishes or knows: its row gets a tombstone, its record goes. The world is the caller's.
     pub(crate) fn end_entity(&mut self, slot: u32) {
         let Some(record) = self.entities.remove(slot) else { return };
+        self.note_ended(slot);
         self.dirty = true;
         let policy = &self.schema.kinds[record.kind].policy;
         let owner = record.owners[policy.slot()];
@@ -339,7 +351,7 @@ impl Peer {
         };
         for link in &mut self.links {
             link.subscriber.follow(&self.publisher);
-            link.subscriber.end_row(row);
+            link.subscriber.end_row(row, &self.publisher);
             link.subscriber.want(0, row, true);
         }
         self.publisher.set_presence(row, &presence, self.time.tick);
@@ -351,7 +363,7 @@ impl Peer {
         presence.life = life;
         for link in &mut self.links {
             link.subscriber.follow(&self.publisher);
-            link.subscriber.end_row(row);
+            link.subscriber.end_row(row, &self.publisher);
         }
         self.publisher.set_presence(row, &presence, self.time.tick);
     }

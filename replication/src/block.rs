@@ -167,7 +167,7 @@ impl Entry {
     }
 }
 
-fn read_base(send_tick: Tick, r: &mut BitReader<'_>) -> Result<Option<Tick>, BitError> {
+pub(crate) fn read_base(send_tick: Tick, r: &mut BitReader<'_>) -> Result<Option<Tick>, BitError> {
     match r.get(6)? {
         0 => Ok(None),
         age if age > limits::BASE_AGE => Err(BitError::OutOfRange),

@@ -102,6 +102,11 @@ impl Capture {
         }
     }
 
+    /// Has an entity a value that cannot travel?
+    pub(crate) fn is_unsendable(&self, slot: u32) -> bool {
+        self.unsendable.keys().any(|key| key.0 == slot)
+    }
+
     /// Is there something to tell that values do not show: births, owners, teleports?
     pub(crate) fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()

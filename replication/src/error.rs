@@ -53,6 +53,9 @@ pub enum UsageError {
     /// `present` of a component that was registered without `.interpolate()`.
     #[error("the component is not interpolated; register it with `.interpolate()`")]
     NotInterpolated,
+    /// Nothing was said about who gets what.
+    #[error("no relevance is set; call `Peer::set_relevance` before guests join")]
+    NoRelevance,
     /// An entity is unknown by that name.
     #[error("no entity is named {0}")]
     UnknownName(NetId),

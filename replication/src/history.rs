@@ -102,11 +102,12 @@ impl History {
         if blocks <= self.blocks {
             return;
         }
-        let to = blocks.next_power_of_two().max(4);
+        let to = blocks.next_power_of_two();
         for (column, stride) in self.columns.iter_mut().zip(&self.strides) {
             column.resize(to * BLOCK * stride, 0);
         }
-        for slot in &mut self.slots {
+        // a tick in which nothing has changed yet has no tables
+        for slot in self.slots.iter_mut().filter(|s| !s.changed.is_empty()) {
             slot.changed = relaid(&slot.changed, self.blocks, to, self.strides.len());
             slot.head = relaid(&slot.head, self.blocks, to, self.strides.len());
         }
@@ -171,9 +172,10 @@ impl History {
         let stride = self.strides[c];
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
         let at = c * self.blocks + block;
-        let now = self.now;
+        let tables = self.strides.len() * self.blocks;
         let current = &mut self.columns[c][row * stride..(row + 1) * stride];
-        let slot = &mut self.slots[now.0 as usize % RING];
+        let slot = &mut self.slots[self.now.0 as usize % RING];
+        slot.fit(tables);
         if slot.changed[at] & bit != 0 {
             current.copy_from_slice(words);
             return;
@@ -199,6 +201,7 @@ impl History {
         let later = (tick.0 + 1..=self.now.0).map(Tick).find(|t| self.has(c, row, *t));
         let Some(later) = later else {
             let slot = &mut self.slots[tick.0 as usize % RING];
+            slot.fit(self.strides.len() * self.blocks);
             let current = &mut self.columns[c][row * stride..(row + 1) * stride];
             slot.push(at, bit, c, current, mark);
             current.copy_from_slice(words);
@@ -210,7 +213,9 @@ impl History {
         let entry = &mut self.slots[later.0 as usize % RING].log[c][offset..offset + stride];
         old.extend_from_slice(entry);
         entry.copy_from_slice(words);
-        self.slots[tick.0 as usize % RING].push(at, bit, c, &old, mark);
+        let slot = &mut self.slots[tick.0 as usize % RING];
+        slot.fit(self.strides.len() * self.blocks);
+        slot.push(at, bit, c, &old, mark);
         false
     }
 
@@ -260,6 +265,24 @@ impl History {
         (Some(Sample { tick: None, rested: true, words }), after)
     }
 
+    /// The most session ticks between two samples, one after the other, of the last `count` that did not end a rest; 0 if there are
+    /// no two.
+    pub(crate) fn widest_gap(&self, c: usize, row: usize, count: usize) -> u64 {
+        let (mut widest, mut later) = (0, None);
+        let oldest = self.now.0.saturating_sub(RING as u64 - 1);
+        let samples = (oldest..=self.now.0).rev().map(Tick).filter(|t| self.has(c, row, *t));
+        for Mark { sample, first, rested } in samples.map(|t| self.logged(c, row, t).0.mark).take(count) {
+            if let Some(later) = later {
+                widest = widest.max(Tick::since(later, sample));
+            }
+            if first || rested {
+                break;
+            }
+            later = Some(sample);
+        }
+        widest
+    }
+
     /// The newest send tick that the ring remembers in which the row changed.
     pub(crate) fn newest_change(&self, c: usize, row: usize) -> Option<Tick> {
         let oldest = self.now.0.saturating_sub(RING as u64 - 1);
@@ -291,6 +314,14 @@ impl History {
 }
 
 impl Slot {
+    /// Makes room for the tables of the first change.
+    fn fit(&mut self, tables: usize) {
+        if self.changed.is_empty() {
+            self.changed.resize(tables, 0);
+            self.head.resize(tables, NONE);
+        }
+    }
+
     fn push(&mut self, at: usize, bit: u64, c: usize, old: &[u32], mark: Mark) {
         let offset = self.log[c].len() as u32;
         self.log[c].extend_from_slice(old);

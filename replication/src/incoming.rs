@@ -3,6 +3,7 @@
 
 use crate::block::{Context, Entry, EntryBase, bits};
 use crate::history::{BLOCK, History, Mark};
+use crate::list::{ListHead, ListRow};
 use crate::netid::NetId;
 use crate::presence::{self, Life, Presence};
 use crate::schema::Inner;
@@ -10,7 +11,7 @@ use tidelock_netcore::ack::{AckRanges, Received};
 use tidelock_netcore::bits::BitReader;
 use tidelock_netcore::error::PeerError;
 use tidelock_netcore::limits;
-use tidelock_netcore::packet::{Header, References, Stamp};
+use tidelock_netcore::packet::{Header, PacketKind, References, Stamp};
 use tidelock_netcore::tick::Tick;
 
 /// What became of a packet.
@@ -44,6 +45,8 @@ struct Decoded {
     entries: Vec<Entry>,
     /// The values of all entries, one after the other.
     words: Vec<u32>,
+    /// How many they are.
+    values: usize,
 }
 
 pub(crate) struct Incoming {
@@ -62,6 +65,8 @@ pub(crate) struct Incoming {
     newest: (u64, Tick),
     complete: Tick,
     interval: u64,
+    /// A list has come: rows may be told less often than sends go out.
+    paced: bool,
     decoded: Decoded,
     columns: usize,
     components: usize,
@@ -88,6 +93,7 @@ impl Incoming {
             newest: (0, Tick::ZERO),
             complete: Tick::ZERO,
             interval: 1,
+            paced: false,
             decoded: Decoded::default(),
             columns: schema.columns(),
             components: schema.components.len(),
@@ -118,11 +124,21 @@ impl Incoming {
         self.interval
     }
 
-    /// Reads the rest of a state packet, after its kind. `sent`: the newest packet number of the other direction; `now`: the
+    /// How many session ticks more than usual are between two samples of a row's component, lately.
+    pub(crate) fn lag(&self, c: usize, row: usize) -> u64 {
+        const SAMPLES: usize = 4;
+        if !self.paced {
+            return 0;
+        }
+        self.mirror.widest_gap(c, row, SAMPLES).saturating_sub(self.interval)
+    }
+
+    /// Reads the rest of a state packet, after its `kind`. `sent`: the newest packet number of the other direction; `now`: the
     /// session's tick.
     pub(crate) fn receive(
         &mut self,
         schema: &Inner,
+        kind: PacketKind,
         r: &mut BitReader<'_>,
         sent: u64,
         now: Tick,
@@ -135,8 +151,9 @@ impl Incoming {
             return Ok(Reception::Useless);
         }
         let mut decoded = std::mem::take(&mut self.decoded);
-        let result = self.decode(schema, &header, r, &mut decoded);
+        let result = self.decode(schema, kind, &header, r, &mut decoded);
         if let Ok(true) = result {
+            self.paced |= kind == PacketKind::List;
             self.publish(&header, &decoded);
         }
         let oldest_age = decoded.entries.iter().map(|e| e.sample_age).max().unwrap_or(0);
@@ -154,44 +171,102 @@ impl Incoming {
     }
 
     /// Decodes all entries; `false` if a baseline is older than what is remembered here.
-    fn decode(&self, schema: &Inner, header: &Header, r: &mut BitReader<'_>, into: &mut Decoded) -> Result<bool, PeerError> {
+    fn decode(
+        &self,
+        schema: &Inner,
+        kind: PacketKind,
+        header: &Header,
+        r: &mut BitReader<'_>,
+        into: &mut Decoded,
+    ) -> Result<bool, PeerError> {
         into.entries.clear();
         into.words.clear();
+        into.values = 0;
+        let all = match kind {
+            PacketKind::List => self.decode_list(schema, header, r, into)?,
+            _ => self.decode_blocks(schema, header, r, into)?,
+        };
+        if all {
+            r.clone().finish().map_err(malformed("end of packet"))?;
+        }
+        Ok(all)
+    }
+
+    fn decode_blocks(
+        &self,
+        schema: &Inner,
+        header: &Header,
+        r: &mut BitReader<'_>,
+        into: &mut Decoded,
+    ) -> Result<bool, PeerError> {
         let mut context = Context::default();
-        let mut values = 0;
         while let Some(entry) = Entry::read(&mut context, self.columns, header.send_tick, r).map_err(malformed("entry"))? {
-            let base = match entry.base {
-                EntryBase::Packet => header.base,
-                EntryBase::Own(base) => base,
-            };
-            let oldest = header.send_tick.max(self.mirror.now());
-            if base.is_some_and(|b| oldest.since(b) >= limits::RING as u64) {
+            if !self.decode_values(schema, header, 0, entry, r, into)? {
                 return Ok(false);
             }
-            let block = entry.block as usize;
-            if (block + 1) * BLOCK > self.rows {
-                return Err(PeerError::OverLimit { what: "the number of rows" });
-            }
-            for &(c, mask) in &entry.masks {
-                let c = usize::from(c);
-                let layout = schema.layout(c);
-                values += mask.count_ones() as usize;
-                let words = into.words.len() + mask.count_ones() as usize * layout.words();
-                if values > limits::PACKET_VALUES || words > limits::PACKET_WORDS {
-                    return Err(PeerError::OverLimit { what: "what one packet may hold" });
-                }
-                for row in bits(mask) {
-                    let row = block * BLOCK + row as usize;
-                    let at = into.words.len();
-                    into.words.resize(at + layout.words(), 0);
-                    let base_words = base.map(|b| self.base_value(c, row, layout.words(), b));
-                    let age = base.map_or(0, |b| header.send_tick.since(b));
-                    layout.read(base_words, age, r, &mut into.words[at..]).map_err(malformed("value"))?;
-                }
-            }
-            into.entries.push(entry);
         }
-        r.clone().finish().map_err(malformed("end of packet"))?;
+        Ok(true)
+    }
+
+    fn decode_list(&self, schema: &Inner, header: &Header, r: &mut BitReader<'_>, into: &mut Decoded) -> Result<bool, PeerError> {
+        let head = ListHead::read(r).map_err(malformed("list"))?;
+        let mut context = head.context(header.base);
+        for _ in 0..head.rows {
+            let row = ListRow::read(&head, &mut context, self.columns, header.send_tick, r).map_err(malformed("row"))?;
+            let mut known = Ok(true);
+            row.entries(|entry| {
+                if known == Ok(true) {
+                    known = self.decode_values(schema, header, schema.absolute, entry, r, into);
+                }
+            });
+            if !known? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Decodes the values of one entry; those of the components in `absolute` have no baseline.
+    fn decode_values(
+        &self,
+        schema: &Inner,
+        header: &Header,
+        absolute: u64,
+        entry: Entry,
+        r: &mut BitReader<'_>,
+        into: &mut Decoded,
+    ) -> Result<bool, PeerError> {
+        let base = match entry.base {
+            EntryBase::Packet => header.base,
+            EntryBase::Own(base) => base,
+        };
+        let oldest = header.send_tick.max(self.mirror.now());
+        if base.is_some_and(|b| oldest.since(b) >= limits::RING as u64) {
+            return Ok(false);
+        }
+        let block = entry.block as usize;
+        if (block + 1) * BLOCK > self.rows {
+            return Err(PeerError::OverLimit { what: "the number of rows" });
+        }
+        for &(c, mask) in &entry.masks {
+            let c = usize::from(c);
+            let layout = schema.layout(c);
+            into.values += mask.count_ones() as usize;
+            let words = into.words.len() + mask.count_ones() as usize * layout.words();
+            if into.values > limits::PACKET_VALUES || words > limits::PACKET_WORDS {
+                return Err(PeerError::OverLimit { what: "what one packet may hold" });
+            }
+            let base = base.filter(|_| absolute >> c & 1 == 0);
+            for row in bits(mask) {
+                let row = block * BLOCK + row as usize;
+                let at = into.words.len();
+                into.words.resize(at + layout.words(), 0);
+                let base_words = base.map(|b| self.base_value(c, row, layout.words(), b));
+                let age = base.map_or(0, |b| header.send_tick.since(b));
+                layout.read(base_words, age, r, &mut into.words[at..]).map_err(malformed("value"))?;
+            }
+        }
+        into.entries.push(entry);
         Ok(true)
     }
 

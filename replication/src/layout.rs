@@ -282,6 +282,20 @@ impl Layout {
         })
     }
 
+    /// Makes every entity none that `keep` does not keep.
+    pub(crate) fn mask_entities(&self, words: &mut [u32], keep: impl Fn(NetId) -> bool) {
+        let mut at = 0;
+        for code in &self.codes {
+            if let FieldCode::Entity = code {
+                let name = u64::from(words[at]) | u64::from(words[at + 1]) << 32;
+                if name != 0 && !keep(NetId(name)) {
+                    words[at..at + 2].fill(0);
+                }
+            }
+            at += code.words();
+        }
+    }
+
     /// Hashes names, codes and meanings: equal hashes mean that two builds understand each other's values.
     pub fn hash_into(&self, hasher: &mut Xxh3) {
         hasher.update(&(self.fields.len() as u32).to_le_bytes());

@@ -56,6 +56,7 @@ extern crate self as tidelock;
 mod accept;
 mod admission;
 mod apply;
+mod audience;
 mod authority;
 mod block;
 mod capture;
@@ -66,28 +67,38 @@ mod config;
 mod entities;
 mod error;
 pub mod field;
+mod grid;
+mod groups;
 mod history;
 mod incoming;
 pub mod interpolate;
+mod kinship;
 pub mod layout;
 mod link;
+mod list;
+mod look;
 mod messages;
 pub mod netid;
 mod news;
 mod outgoing;
 mod peer;
 mod peer_id;
+mod pick;
 pub mod policy;
 mod presence;
 mod present;
 mod publisher;
+mod receipts;
+mod relevance;
 pub mod replicate;
 mod schema;
+mod scope;
 mod settle;
 mod step;
 mod subscriber;
 pub mod testing;
 mod tick;
+mod view;
 mod why;
 
 pub use checkpoint::Checkpoint;
@@ -102,16 +113,20 @@ pub use netid::NetId;
 pub use news::News;
 pub use peer::{Peer, PeerInfo, PeerStats};
 pub use peer_id::PeerId;
+pub use receipts::{Decision, Receipt, Traffic};
+pub use relevance::{Detail, Relevance, Room, Sight, Unseen, Viewpoint};
 pub use replicate::Replicate;
 pub use schema::{ComponentOptions, KindOptions, Schema, SchemaBuilder, SchemaError, SchemaMistake};
 pub use step::Step;
 pub use subscriber::StreamStats;
 pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};
 pub use tidelock_netcore as netcore;
-pub use why::Why;
+pub use why::{Scarce, Why};
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod scope_tests;
 #[cfg(test)]
 mod wire_tests;
 

@@ -1,10 +1,12 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::incoming::Incoming;
+use crate::look::Viewer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use crate::subscriber::Subscriber;
+use crate::why::Scarce;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::allowance::{Allowance, LARGEST_SAVING};
@@ -30,6 +32,8 @@ pub(crate) struct Link {
     pub(crate) id: LinkId,
     pub(crate) peer: PeerId,
     pub(crate) subscriber: Subscriber,
+    /// The guest as one who sees, if it does not see everything.
+    pub(crate) viewer: Option<Viewer>,
     pub(crate) incoming: Incoming,
     pub(crate) rtt: RttEstimator,
     /// The other side's last stamp, and when it came.
@@ -51,6 +55,8 @@ pub(crate) struct Link {
     overhead: usize,
     /// Marks that still go out at once after state, so that the other side knows what has come to rest.
     pub(crate) unsettled: u8,
+    /// What the last send had too little of.
+    pub(crate) scarce: Scarce,
     /// Since when something waits for an acknowledgement.
     pub(crate) owes_ack: Option<Duration>,
     /// By lane, so that none can take another's room or hold it up.
@@ -128,6 +134,8 @@ pub struct LinkCounters {
     pub refused: u64,
     /// Messages dropped while they waited for an entity, or because they name none where they must.
     pub dropped_messages: u64,
+    /// Messages not sent because they name an entity that the peer must not know of.
+    pub unseen_messages: u64,
     /// Tombstones of entities that were not here.
     pub unknown_despawns: u64,
     /// The transport had no room for a state packet.
@@ -148,11 +156,13 @@ impl Link {
         rows: usize,
         bandwidth: u64,
         now: Duration,
+        partial: bool,
     ) -> Self {
         Self {
             id,
             peer,
-            subscriber: Subscriber::new(publisher, first),
+            subscriber: Subscriber::new(publisher, first, partial),
+            viewer: partial.then(|| Viewer::new(peer)),
             incoming: Incoming::new(schema, first, tick, rows),
             rtt: RttEstimator::default(),
             heard_stamp: None,
@@ -166,6 +176,7 @@ impl Link {
             state_waits: false,
             overhead: 0,
             unsettled: 0,
+            scarce: Scarce::Nothing,
             owes_ack: None,
             outbox: Default::default(),
             overfull: false,

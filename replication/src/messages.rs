@@ -11,10 +11,12 @@ use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
+use crate::relevance::Room;
 use crate::replicate::{Quantiser, Replicate, Restorer};
-use crate::schema::Inner;
-use hecs::World;
+use crate::schema::{Inner, MessageEntry};
+use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,6 +35,27 @@ pub enum To {
     Peer(PeerId),
     /// All guests (host only).
     All,
+    /// The guests who see an entity (host only): what happens to it is no secret from them, and a secret from the others.
+    Seeing(Entity),
+    /// The guests who are in a room (host only).
+    Room(Room),
+}
+
+/// How much of a message a peer may be told.
+enum Seen {
+    All,
+    Part,
+    Nothing,
+}
+
+fn encode(entry: &MessageEntry, index: usize, words: &[u32]) -> Vec<u8> {
+    let mut w = BitWriter::new();
+    if !entry.reliable {
+        PacketKind::Message.write(&mut w);
+    }
+    w.put(index as u64, 8);
+    entry.layout.write(words, None, 0, &mut w);
+    w.to_bytes()
 }
 
 struct Waiting {
@@ -107,50 +130,97 @@ fn let_go(held: &mut FxHashMap<PeerId, usize>, waiting: &Waiting) {
 impl Peer {
     /// Sends a message. A guest's go to the host.
     ///
+    /// A guest that does not see an entity is not told its name: where a field names one that it must not know, it gets none, and if
+    /// the field cannot be without, it does not get the message (counted in
+    /// [`LinkCounters::unseen_messages`](crate::LinkCounters::unseen_messages)).
+    ///
     /// # Errors
     /// [`UsageError::NotInSchema`], [`UsageError::NotInSession`], [`UsageError::NotAllowed`] for a guest that addresses others,
-    /// [`UsageError::NoSuchPeer`], [`UsageError::Message`] for values that cannot travel, [`UsageError::NamesNobody`] if a field
-    /// needs an entity and names one that is not networked or gone, [`UsageError::Backlog`] when a peer's queue is full: then
-    /// nothing was sent to that peer or any after it.
+    /// [`UsageError::NoSuchPeer`], [`UsageError::NotNetworked`] for a [`To::Seeing`] of no networked entity,
+    /// [`UsageError::NoRelevance`] for a [`To::Room`] without rooms, [`UsageError::Message`] for values that cannot travel,
+    /// [`UsageError::NamesNobody`] if a field needs an entity and names one that is not networked or gone,
+    /// [`UsageError::Backlog`] when a peer's queue is full: then nothing was sent to that peer or any after it.
     pub fn send_message<M: Replicate>(&mut self, world: &World, to: To, message: &M) -> Result<(), UsageError> {
         let index = self.message_index::<M>()?;
         if !self.is_in_session() {
             return Err(UsageError::NotInSession(""));
         }
-        let to = match (to, self.is_host()) {
-            (To::Host, false) => Some(PeerId::HOST),
-            (To::Host, true) => return Err(UsageError::NotAllowed("send a message to itself")),
-            (To::Peer(peer), true) => Some(peer),
-            (To::All, true) => None,
-            (_, false) => return Err(UsageError::NotAllowed("send messages to other guests")),
-        };
+        let targets = self.targets(world, to)?;
         let entry = &self.schema.messages[index];
         let mut words = vec![0; entry.layout.words()];
         message.quantise(&mut Quantiser::new(&mut words, &name_in(world))).map_err(UsageError::Message)?;
         if !(entry.is_complete)(&words) {
             return Err(UsageError::NamesNobody(std::any::type_name::<M>()));
         }
-        let mut w = BitWriter::new();
-        if !entry.reliable {
-            PacketKind::Message.write(&mut w);
-        }
-        w.put(index as u64, 8);
-        entry.layout.write(&words, None, 0, &mut w);
-        let bytes = w.to_bytes();
-        let reliable = entry.reliable;
-        let interval = self.send_interval();
-        let mut found = to.is_none();
-        for link in self.links.iter_mut().filter(|l| to.is_none_or(|p| p == l.peer)) {
-            found = true;
-            if reliable {
-                if !link.post(Lane::RELIABLE, &bytes) {
-                    return Err(UsageError::Backlog);
+        let bytes = encode(entry, index, &words);
+        let mut masked = Vec::new();
+        for at in targets {
+            let bytes = match self.hide_names(world, at, index, &words, &mut masked) {
+                Seen::All => bytes.clone(),
+                Seen::Part => encode(&self.schema.messages[index], index, &masked),
+                Seen::Nothing => {
+                    self.links[at].counters.unseen_messages += 1;
+                    continue;
                 }
-            } else if let Some(transport) = &mut self.transport {
-                link.send_loose(&mut **transport, self.time.now, interval, &bytes);
-            }
+            };
+            self.post_message(at, index, &bytes)?;
         }
-        if found { Ok(()) } else { Err(UsageError::NoSuchPeer) }
+        Ok(())
+    }
+
+    /// The links that a message goes to.
+    fn targets(&self, world: &World, to: To) -> Result<SmallVec<[usize; 8]>, UsageError> {
+        let all = 0..self.links.len();
+        Ok(match (to, self.is_host()) {
+            (To::Host, false) => all.collect(),
+            (To::Host, true) => return Err(UsageError::NotAllowed("send a message to itself")),
+            (_, false) => return Err(UsageError::NotAllowed("send messages to other guests")),
+            (To::All, true) => all.collect(),
+            (To::Peer(peer), true) => {
+                let found = self.links.iter().position(|l| l.peer == peer);
+                SmallVec::from_slice(&[found.ok_or(UsageError::NoSuchPeer)?])
+            }
+            (To::Seeing(entity), true) => {
+                let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
+                all.filter(|at| self.may_know(world, *at, slot)).collect()
+            }
+            (To::Room(room), true) => {
+                if self.audience.is_none() {
+                    return Err(UsageError::NoRelevance);
+                }
+                let is_in = |at: &usize| self.links[*at].viewer.as_ref().is_some_and(|v| v.is_in(room));
+                all.filter(is_in).collect()
+            }
+        })
+    }
+
+    /// Leaves out of a message's words what a peer must not know.
+    fn hide_names(&self, world: &World, at: usize, message: usize, words: &[u32], masked: &mut Vec<u32>) -> Seen {
+        let entry = &self.schema.messages[message];
+        if !entry.layout.has_entities() || self.audience.is_none() {
+            return Seen::All;
+        }
+        masked.clear();
+        masked.extend_from_slice(words);
+        let knows = |net| self.entities.slot_of(net).is_some_and(|slot| self.may_know(world, at, slot));
+        entry.layout.mask_entities(masked, knows);
+        match masked == words {
+            true => Seen::All,
+            false if (entry.is_complete)(masked) => Seen::Part,
+            false => Seen::Nothing,
+        }
+    }
+
+    fn post_message(&mut self, at: usize, message: usize, bytes: &[u8]) -> Result<(), UsageError> {
+        let interval = self.send_interval();
+        let link = &mut self.links[at];
+        if self.schema.messages[message].reliable {
+            return if link.post(Lane::RELIABLE, bytes) { Ok(()) } else { Err(UsageError::Backlog) };
+        }
+        if let Some(transport) = &mut self.transport {
+            link.send_loose(&mut **transport, self.time.now, interval, bytes);
+        }
+        Ok(())
     }
 
     /// The messages of one type that have come, oldest first, with who sent them. Those that name an entity which is not here

@@ -81,6 +81,14 @@ pub enum News {
         /// Its name.
         net: NetId,
     },
+    /// An entity went out of sight: the host does not show it to this peer any more. It may live on, and appear again, as a new
+    /// local entity with the same name.
+    Hidden {
+        /// What its local handle was.
+        entity: Entity,
+        /// Its name.
+        net: NetId,
+    },
     /// A component was added to an entity that had been there.
     Added {
         /// The entity.

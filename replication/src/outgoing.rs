@@ -3,11 +3,15 @@
 
 use crate::block::{Context, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
 use crate::history::BLOCK;
+use crate::pick::Picker;
 use crate::publisher::Publisher;
+use crate::receipts::Tally;
 use crate::schema::Inner;
 use crate::subscriber::{Carried, NEVER, Subscriber};
+use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::limits;
+use tidelock_netcore::packet::PacketKind;
 use tidelock_netcore::tick::Tick;
 
 /// The encoded values of one tick, by baseline. Bits depend on (component, row, base, now) alone, so they are the same for every
@@ -34,6 +38,8 @@ struct Whole {
     after: Context,
     /// Where in the arena, and how many bits.
     at: (usize, usize),
+    /// Bits of its values by component, in the order of the masks.
+    bits: SmallVec<[u32; 8]>,
 }
 
 struct Set {
@@ -60,7 +66,8 @@ impl BitCache {
     }
 
     /// Keeps an entry that was written to `w` from bit `start` on.
-    fn keep(&mut self, entry: &Entry, base: Tick, before: Context, after: Context, w: &BitWriter, start: usize) {
+    #[expect(clippy::too_many_arguments, reason = "an entry, what it stands between, and where it was written")]
+    fn keep(&mut self, entry: &Entry, base: Tick, before: Context, after: Context, bits: &[u32], w: &BitWriter, start: usize) {
         let block = entry.block as usize;
         if self.entries.len() <= block {
             self.entries.resize_with(block + 1, Whole::default);
@@ -69,6 +76,8 @@ impl BitCache {
         self.arena.append(w, start, at.1);
         let whole = &mut self.entries[block];
         let Entry { block, base: own, sample_age, rested, .. } = *entry;
+        whole.bits.clear();
+        whole.bits.extend_from_slice(bits);
         whole.entry.masks.clear();
         whole.entry.masks.extend_from_slice(&entry.masks);
         (whole.entry.block, whole.entry.base, whole.entry.sample_age, whole.entry.rested) = (block, own, sample_age, rested);
@@ -116,12 +125,15 @@ impl BitCache {
         }
     }
 
-    fn copy(&self, set: usize, c: usize, block: usize, mask: u64, w: &mut BitWriter) {
+    /// Says how many bits that were.
+    fn copy(&self, set: usize, c: usize, block: usize, mask: u64, w: &mut BitWriter) -> u32 {
         let at = &self.sets[set].at[c];
+        let first = w.len();
         for row in bits(mask) {
             let (start, len) = at[block * BLOCK + row as usize];
             w.append(&self.arena, start as usize, len as usize);
         }
+        (w.len() - first) as u32
     }
 }
 
@@ -150,14 +162,67 @@ pub(crate) struct Scratch {
     /// Entries of one block.
     groups: Vec<Entry>,
     /// The entries of the packet in the making.
-    pub(crate) body: BitWriter,
-    /// The packet in the making.
-    pub(crate) packet: BitWriter,
-    pub(crate) bytes: Vec<u8>,
+    body: BitWriter,
     /// What the packet in the making holds so far.
     words: usize,
     values: usize,
     interpolated: Vec<usize>,
+    /// Bits of the last entry's values by component, in the order of its masks.
+    bits: SmallVec<[u32; 8]>,
+    /// What was sent to the peer whose packets are made.
+    tally: Tally,
+}
+
+/// The packet in the making: what follows its header, the whole, and the whole as bytes.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) body: BitWriter,
+    pub(crate) packet: BitWriter,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Builds packets in the form that suits the peer: blocks for one that sees everything, a list for one that does not.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
+pub(crate) enum Builder<'a> {
+    Blocks(Assembler<'a>),
+    List(Picker<'a>),
+}
+
+impl Builder<'_> {
+    /// Decides the order in which things go; about `room` bytes will be asked for.
+    pub(crate) fn plan(&mut self, subscriber: &Subscriber, room: usize) {
+        match self {
+            Self::Blocks(assembler) => assembler.plan(subscriber),
+            Self::List(picker) => picker.plan(subscriber, room * 8),
+        }
+    }
+
+    /// Fills `body` with up to `limit` bits of what is pending, and clears that.
+    pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize, body: &mut BitWriter) -> Body {
+        match self {
+            Self::Blocks(assembler) => {
+                std::mem::swap(body, &mut assembler.scratch.body);
+                let filled = assembler.fill(subscriber, limit);
+                std::mem::swap(body, &mut assembler.scratch.body);
+                filled
+            }
+            Self::List(picker) => picker.fill(subscriber, limit, body),
+        }
+    }
+
+    /// Notes what found no room in this send.
+    pub(crate) fn note_left(&mut self, subscriber: &Subscriber) {
+        if let Self::List(picker) = self {
+            picker.note_left(subscriber);
+        }
+    }
+
+    pub(crate) fn kind(&self) -> PacketKind {
+        match self {
+            Self::Blocks(_) => PacketKind::State,
+            Self::List(_) => PacketKind::List,
+        }
+    }
 }
 
 /// What one packet's body holds.
@@ -185,6 +250,9 @@ impl Assembler<'_> {
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.clear();
         (self.scratch.words, self.scratch.values) = (0, 0);
+        self.scratch.tally = std::mem::take(&mut subscriber.tally);
+        self.scratch.tally.fit(self.schema.columns(), self.schema.kinds.len());
+        let counted: u64 = self.scratch.tally.components.iter().sum();
         let mut context = Context::default();
         let mut carried = subscriber.carrier();
         let mut full = false;
@@ -207,6 +275,9 @@ impl Assembler<'_> {
             self.scratch.order.pop();
         }
         self.scratch.body.flag(false);
+        let values = self.scratch.tally.components.iter().sum::<u64>() - counted;
+        self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
+        subscriber.tally = std::mem::take(&mut self.scratch.tally);
         Body { carried, all: !full }
     }
 
@@ -230,6 +301,7 @@ impl Assembler<'_> {
                 self.scratch.words += words;
                 self.scratch.values += values;
                 carried.extend(entry.masks.iter().map(|&(component, mask)| Carried { block, component, mask, since }));
+                self.count(entry);
                 return whole;
             }
             let size = self.scratch.body.len() - start;
@@ -242,6 +314,17 @@ impl Assembler<'_> {
             if !cut(&mut entry.masks, room, size) {
                 return false;
             }
+        }
+    }
+
+    /// Counts what an entry that is in takes.
+    fn count(&mut self, entry: &Entry) {
+        let Scratch { tally, bits, .. } = &mut *self.scratch;
+        let first = entry.masks.iter().fold(0, |rows, m| rows | m.1).trailing_zeros() as usize;
+        let kind = self.publisher.kind(entry.block as usize * BLOCK + first);
+        for (&(c, _), bits) in entry.masks.iter().zip(bits.iter()) {
+            tally.components[usize::from(c)] += u64::from(*bits);
+            tally.kinds[kind] += u64::from(*bits);
         }
     }
 
@@ -261,6 +344,7 @@ impl Assembler<'_> {
         if let Some(whole) = self.cache.whole(entry, self.base, context) {
             self.scratch.body.append(&self.cache.arena, whole.at.0, whole.at.1);
             *context = whole.after;
+            self.scratch.bits.clone_from(&whole.bits);
             return;
         }
         entry.write(context, self.schema.columns(), self.publisher.history.now(), &mut self.scratch.body);
@@ -270,13 +354,15 @@ impl Assembler<'_> {
         };
         let set = self.cache.set(base, self.publisher);
         let block = entry.block as usize;
+        self.scratch.bits.clear();
         for &(c, mask) in &entry.masks {
             let c = usize::from(c);
             self.cache.encode(set, self.schema, self.publisher, c, block, mask);
-            self.cache.copy(set, c, block, mask, &mut self.scratch.body);
+            let bits = self.cache.copy(set, c, block, mask, &mut self.scratch.body);
+            self.scratch.bits.push(bits);
         }
         if self.shared {
-            self.cache.keep(entry, self.base, before, *context, &self.scratch.body, start);
+            self.cache.keep(entry, self.base, before, *context, &self.scratch.bits, &self.scratch.body, start);
         }
     }
 

@@ -1,5 +1,6 @@
 //! [`Peer`]: one participant, host or guest or alone, and what a game asks of it.
 
+use crate::audience::Audience;
 use crate::authority::Names;
 use crate::capture::Capture;
 use crate::config::Config;
@@ -9,13 +10,16 @@ use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
 use crate::news::{News, Newsstand};
-use crate::outgoing::{BitCache, Scratch};
+use crate::outgoing::{BitCache, Draft, Scratch};
 use crate::peer_id::PeerId;
+use crate::pick::{PickScratch, ValueCache};
 use crate::policy::OWNER_SLOTS;
 use crate::present::Pace;
 use crate::publisher::Publisher;
+use crate::receipts::Receipts;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
+use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -42,6 +46,9 @@ pub struct Peer {
     pub(crate) capture: Capture,
     pub(crate) cache: BitCache,
     pub(crate) scratch: Scratch,
+    pub(crate) values: ValueCache,
+    pub(crate) picks: PickScratch,
+    pub(crate) draft: Draft,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) pace: Pace,
@@ -55,6 +62,10 @@ pub struct Peer {
     /// By kind: may its time run? As of the last step.
     pub(crate) running: Vec<bool>,
     pub(crate) apply: crate::apply::Buffers,
+    /// Who gets what, on a host that does not show everything to everybody.
+    pub(crate) audience: Option<Box<Audience>>,
+    pub(crate) receipts: Receipts,
+    pub(crate) refused: Refused,
 }
 
 /// What a peer is in its session.
@@ -201,6 +212,9 @@ impl Peer {
             capture: Capture::default(),
             cache: BitCache::default(),
             scratch: Scratch::default(),
+            values: ValueCache::default(),
+            picks: PickScratch::default(),
+            draft: Draft::default(),
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),
@@ -211,6 +225,9 @@ impl Peer {
             forwards: false,
             running,
             apply: crate::apply::Buffers::default(),
+            audience: None,
+            receipts: Receipts::default(),
+            refused: Refused::default(),
             schema,
             config,
         })

@@ -112,6 +112,12 @@ pub(crate) fn net_in(words: &[u32]) -> NetId {
     NetId(u64::from(words[1]) | u64::from(words[2]) << 32)
 }
 
+/// The kind in the words of a presence.
+#[inline]
+pub(crate) fn kind_in(words: &[u32]) -> usize {
+    words[3] as usize
+}
+
 /// The set of components in the words of a presence.
 #[inline]
 pub(crate) fn components_in(words: &[u32], components: usize) -> u64 {

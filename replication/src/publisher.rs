@@ -210,6 +210,11 @@ impl Publisher {
         self.remote_rows[block]
     }
 
+    /// The kind of a row's entity.
+    pub(crate) fn kind(&self, row: usize) -> usize {
+        crate::presence::kind_in(self.history.value(0, row))
+    }
+
     /// Bit c: component c has had a value under the row's binding.
     pub(crate) fn ever(&self, row: usize) -> u64 {
         self.rows[row].ever

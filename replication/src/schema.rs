@@ -136,6 +136,10 @@ pub(crate) struct Inner {
     pub(crate) messages: Vec<MessageEntry>,
     pub(crate) presence: Layout,
     pub(crate) slots: usize,
+    /// Bit c: in a list, values of component c are absolute: presence, and what names entities.
+    pub(crate) absolute: u64,
+    /// Bit c: component c is drawn between two samples.
+    pub(crate) interpolated: u64,
     digest: u64,
 }
 
@@ -392,7 +396,12 @@ impl SchemaBuilder {
             return Err(SchemaError(mistakes));
         }
         let presence = presence::layout(components.len(), kinds.len(), slots);
-        let mut inner = Inner { name, components, kinds, messages, presence, slots, digest: 0 };
+        let mask = |of: fn(&ComponentEntry) -> bool| {
+            components.iter().enumerate().fold(0, |mask, (i, c)| mask | u64::from(of(c)) << (i + 1))
+        };
+        let absolute = mask(|c| c.column.layout().has_entities()) | 1;
+        let interpolated = mask(|c| c.interpolate);
+        let mut inner = Inner { name, components, kinds, messages, presence, slots, absolute, interpolated, digest: 0 };
         inner.digest = digest(&inner);
         Ok(Schema(Arc::new(inner)))
     }

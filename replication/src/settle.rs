@@ -6,6 +6,7 @@ use crate::error::UsageError;
 use crate::news::News;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
+use crate::view::View;
 use hecs::World;
 use tidelock_netcore::control::{Control, Digest, Verdict};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -16,18 +17,36 @@ impl Peer {
     /// not being there, as it is for others.
     #[must_use]
     pub fn digests(&self, world: &World) -> Vec<u64> {
+        self.digests_of(world, None)
+    }
+
+    /// Host: the digests of the world as a guest is to see it, to compare with what [`digests`](Self::digests) gives there.
+    ///
+    /// # Errors
+    /// [`UsageError::NoSuchPeer`].
+    pub fn digests_for(&self, world: &World, guest: PeerId) -> Result<Vec<u64>, UsageError> {
+        let link = self.link_to(guest).ok_or(UsageError::NoSuchPeer)?;
+        Ok(self.digests_of(world, link.subscriber.view()))
+    }
+
+    fn digests_of(&self, world: &World, view: Option<&View>) -> Vec<u64> {
         let columns = self.schema.columns();
         let mut digests = vec![0u64; columns];
         let names = name_in(world);
         let mut words = Vec::new();
         let mut bytes = Vec::new();
-        for (_, record) in self.entities.iter() {
+        let sees = |net| view.is_none_or(|view| view.sees(net));
+        for (_, record) in self.entities.iter().filter(|(_, record)| sees(record.net)) {
+            let hidden = view.and_then(|view| Some(view.ghost(view.ghost_named(record.net)?).sighting.hidden)).unwrap_or(0);
             let mut present = 0u64;
-            for (c, digest) in digests.iter_mut().enumerate().skip(1) {
+            for (c, digest) in digests.iter_mut().enumerate().skip(1).filter(|(c, _)| hidden >> c & 1 == 0) {
                 let column = &self.schema.component(c).column;
                 words.clear();
                 words.resize(column.layout().words(), 0);
                 let quantised = column.quantise_one(world, record.entity, &names, &mut words);
+                if view.is_some() && column.layout().has_entities() {
+                    column.layout().mask_entities(&mut words, sees);
+                }
                 if !matches!(quantised, Some(Ok(()))) || !column.is_complete(&words) {
                     continue;
                 }
@@ -44,8 +63,8 @@ impl Peer {
         digests
     }
 
-    /// Host: sends every guest the digests of the world. Each guest compares them with its own and answers; both sides get
-    /// [`News::Compared`]. Worlds are equal only when changes have stopped and everything has arrived, so do it then.
+    /// Host: sends every guest the digests of the world, as that guest sees it. Each guest compares them with its own and answers;
+    /// both sides get [`News::Compared`]. Worlds are equal only when changes have stopped and everything has arrived, so do it then.
     ///
     /// # Errors
     /// [`UsageError::NotAllowed`] on a guest.
@@ -54,11 +73,14 @@ impl Peer {
             return Err(UsageError::NotAllowed("ask for a comparison"));
         }
         self.round += 1;
-        let parts = self.digests(world).into_iter().enumerate().map(|(c, d)| (c as u16, d)).collect();
-        let digest = Control::Digest(Digest { round: self.round, parts });
-        for link in &mut self.links {
+        let whole = self.digests(world);
+        for index in 0..self.links.len() {
+            let view = self.links[index].subscriber.view();
+            let digests = if view.is_some() { self.digests_of(world, view) } else { whole.clone() };
+            let parts = digests.into_iter().enumerate().map(|(c, d)| (c as u16, d)).collect();
+            let link = &mut self.links[index];
             // a peer that cannot take it is found out at the next send
-            let _ = link.post_control(&digest);
+            let _ = link.post_control(&Control::Digest(Digest { round: self.round, parts }));
             link.compared = Some(self.round);
         }
         Ok(())

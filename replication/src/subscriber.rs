@@ -3,19 +3,23 @@
 //! The acknowledged state is one tick, [`Subscriber::base`], and bits: a row is *stale* in a component if the peer does not hold
 //! the value that was in force at the base. Everything follows from four steps, in this order in every frame: acknowledgements
 //! ([`Subscriber::acknowledge`]), losses, new changes ([`Subscriber::note_changes`]), and sending, which clears what is pending.
+//!
+//! All tables are by *index*: the publisher's row, or, for a peer that does not see everything, its [ghost](crate::view). Callers
+//! name rows; a row that the peer does not see is none of its business.
+
+mod flights;
 
 use crate::block::bits;
 use crate::history::BLOCK;
+use crate::netid::NetId;
+use crate::presence::Life;
 use crate::publisher::Publisher;
-use smallvec::SmallVec;
+use crate::receipts::Tally;
+use crate::view::{Sighting, View};
 use std::collections::VecDeque;
 use std::time::Duration;
-use tidelock_netcore::ack::AckRanges;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
-
-/// Packets that may overtake one before it counts as lost (as in QUIC, RFC 9002, 6.1.1).
-const REORDER_PACKETS: u64 = 3;
 
 /// "Nothing is pending" in [`Subscriber::since`].
 pub(crate) const NEVER: Tick = Tick(u64::MAX);
@@ -64,6 +68,8 @@ pub struct StreamStats {
 }
 
 pub(crate) struct Subscriber {
+    /// What the peer sees, if that is not everything.
+    view: Option<Box<View>>,
     columns: usize,
     blocks: usize,
     /// By component, then block: what this peer is told changes of.
@@ -71,11 +77,11 @@ pub(crate) struct Subscriber {
     /// What must be sent: set by change and by loss, cleared by sending.
     pub(crate) pending: Vec<u64>,
     stale: Vec<u64>,
-    /// By row, where a component is stale: a send tick whose values the peer does hold; zero: none.
+    /// By index, where a component is stale: a send tick whose values the peer does hold; zero: none.
     as_of: Vec<Tick>,
-    /// By block: session tick of the oldest pending change, or [`NEVER`].
+    /// By block, with a view by ghost: session tick of the oldest pending change, or [`NEVER`].
     pub(crate) since: Vec<Tick>,
-    /// By block: rows that the peer was told of.
+    /// By block: indices that the peer was told of.
     known: Vec<u64>,
     base: Tick,
     stale_any: bool,
@@ -90,13 +96,54 @@ pub(crate) struct Subscriber {
     /// Since when something was sent and nothing was acknowledged; `None` if the peer owes no answer.
     unanswered: Option<Duration>,
     pub(crate) stats: StreamStats,
+    pub(crate) tally: Tally,
+}
+
+/// Where changes are looked up: in the publisher's history, or in what of it the peer sees.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Rows(&'a Publisher),
+    Ghosts(&'a View),
+}
+
+impl<'a> Source<'a> {
+    fn new(view: &'a Option<Box<View>>, publisher: &'a Publisher) -> Self {
+        view.as_ref().map_or(Self::Rows(publisher), |view| Self::Ghosts(view))
+    }
+
+    fn blocks(self) -> usize {
+        match self {
+            Self::Rows(publisher) => publisher.block_count(),
+            Self::Ghosts(view) => view.blocks(),
+        }
+    }
+
+    fn components(self, tick: Tick) -> u64 {
+        match self {
+            Self::Rows(publisher) => publisher.history.changed_components(tick),
+            Self::Ghosts(view) => view.changed_components(tick),
+        }
+    }
+
+    fn changed(self, c: usize, tick: Tick) -> &'a [u64] {
+        match self {
+            Self::Rows(publisher) => publisher.history.changed(c, tick),
+            Self::Ghosts(view) => view.changed(c, tick),
+        }
+    }
+
+    fn changed_in(self, c: usize, block: usize, tick: Tick) -> u64 {
+        self.changed(c, tick).get(block).copied().unwrap_or(0)
+    }
 }
 
 impl Subscriber {
-    /// Nothing was sent yet; packets are numbered from `first` on.
-    pub(crate) fn new(publisher: &Publisher, first: u64) -> Self {
+    /// Nothing was sent yet; packets are numbered from `first` on. `partial`: the peer sees only what it is [shown](Self::show).
+    pub(crate) fn new(publisher: &Publisher, first: u64, partial: bool) -> Self {
+        let columns = publisher.history.components();
         let mut subscriber = Self {
-            columns: publisher.history.components(),
+            view: partial.then(|| Box::new(View::new(columns))),
+            columns,
             blocks: 0,
             wants: Vec::new(),
             pending: Vec::new(),
@@ -114,8 +161,9 @@ impl Subscriber {
             owed_since: Vec::new(),
             unanswered: None,
             stats: StreamStats::default(),
+            tally: Tally::default(),
         };
-        subscriber.grow(publisher.history.blocks());
+        subscriber.follow(publisher);
         subscriber
     }
 
@@ -133,7 +181,7 @@ impl Subscriber {
         self.scratch = vec![0; self.columns * blocks];
         self.owed_since = vec![NEVER; self.columns * blocks];
         self.as_of.resize(blocks * BLOCK, Tick::ZERO);
-        self.since.resize(blocks, NEVER);
+        self.since.resize(if self.view.is_some() { blocks * BLOCK } else { blocks }, NEVER);
         self.known.resize(blocks, 0);
         self.blocks = blocks;
     }
@@ -163,39 +211,134 @@ impl Subscriber {
         self.flights.len() < limits::PACKETS_IN_FLIGHT
     }
 
+    /// What the peer sees, if that is not everything.
+    pub(crate) fn view(&self) -> Option<&View> {
+        self.view.as_deref()
+    }
+
+    /// The index of a row; `None` if the peer does not see it.
+    #[inline]
+    fn index(&self, row: usize) -> Option<usize> {
+        self.view.as_ref().map_or(Some(row), |view| view.ghost_of(row))
+    }
+
+    /// Does the peer see the row?
+    pub(crate) fn is_shown(&self, row: usize) -> bool {
+        self.index(row).is_some()
+    }
+
+    /// Lets a peer that does not see everything see a row.
+    pub(crate) fn show(&mut self, row: usize, net: NetId, sighting: Sighting, publisher: &Publisher) {
+        let Some(view) = &mut self.view else { return };
+        if view.ghost_of(row).is_none() {
+            let ghost = view.bind(row, net, publisher.history.now());
+            view.ghost_mut(ghost).sighting = sighting;
+            self.follow(publisher);
+        }
+    }
+
+    /// Tells the peer of the end of an entity that it has made up a row for, and nobody ever showed it.
+    pub(crate) fn tell_end(&mut self, row: usize, net: NetId, publisher: &Publisher, tick: Tick) {
+        self.follow(publisher);
+        if self.view.is_some() {
+            self.show(row, net, Sighting::default(), publisher);
+            self.note_known(row);
+            return self.end_row(row, publisher);
+        }
+        self.want(0, row, true);
+        self.force(row, 1, tick);
+    }
+
+    /// Does the peer publish a part of a row itself?
+    pub(crate) fn set_own(&mut self, row: usize, own: bool) {
+        if let Some(ghost) = self.index(row)
+            && let Some(view) = &mut self.view
+        {
+            view.ghost_mut(ghost).own = own;
+        }
+    }
+
+    /// Ends that a peer sees a row: it is told so if it was told of it, and of nothing else any more.
+    pub(crate) fn hide(&mut self, row: usize, publisher: &Publisher) {
+        self.end_ghost(row, Life::Free, publisher);
+    }
+
+    fn end_ghost(&mut self, row: usize, life: Life, publisher: &Publisher) {
+        let Some(view) = &mut self.view else { return };
+        let Some(ghost) = view.ghost_of(row) else { return };
+        let (block, bit) = (ghost / BLOCK, 1u64 << (ghost % BLOCK));
+        let told = self.known[block] & bit != 0;
+        view.end(ghost, life, told, publisher.history.now());
+        for c in 0..self.columns {
+            let at = self.at(c, block);
+            self.pending[at] &= !bit;
+            self.wants[at] &= !bit;
+            self.stale[at] &= !bit;
+        }
+        self.settle_since(block);
+        if told {
+            let at = self.at(0, block);
+            self.wants[at] |= bit;
+        } else {
+            self.as_of[ghost] = Tick::ZERO;
+        }
+    }
+
+    /// How the peer sees a row. What it publishes itself (`own`) it is not told; what is hidden it is not told either, presence
+    /// included; what is hidden no more it is told anew.
+    pub(crate) fn sight(&mut self, row: usize, sighting: Sighting, own: u64, ever: u64, tick: Tick) {
+        let Some(ghost) = self.index(row) else { return };
+        let Some(view) = &mut self.view else { return };
+        let before = std::mem::replace(&mut view.ghost_mut(ghost).sighting, sighting).hidden;
+        if before == sighting.hidden {
+            return;
+        }
+        for c in bits((before ^ sighting.hidden) & !1) {
+            self.want(c as usize, row, (sighting.hidden | own) >> c & 1 == 0);
+        }
+        self.force(row, (before & !sighting.hidden & ever & !own) | 1, tick);
+    }
+
     /// Is the peer told changes of a row's component?
     pub(crate) fn wants(&self, c: usize, row: usize) -> bool {
-        self.wants[self.at(c, row / BLOCK)] >> (row % BLOCK) & 1 != 0
+        self.index(row).is_some_and(|i| self.wants[self.at(c, i / BLOCK)] >> (i % BLOCK) & 1 != 0)
     }
 
     /// Subscribes to a row's component, or ends it.
     pub(crate) fn want(&mut self, c: usize, row: usize, wanted: bool) {
-        let (at, bit) = (self.at(c, row / BLOCK), 1u64 << (row % BLOCK));
-        if wanted {
+        let Some(i) = self.index(row) else { return };
+        let hidden = self.view.as_ref().is_some_and(|view| view.ghost(i).sighting.hidden >> c & 1 != 0);
+        let (at, bit) = (self.at(c, i / BLOCK), 1u64 << (i % BLOCK));
+        if wanted && !hidden {
             self.wants[at] |= bit;
         } else {
             self.wants[at] &= !bit;
             self.pending[at] &= !bit;
-            self.settle_since(row / BLOCK);
+            self.settle_since(i / BLOCK);
         }
     }
 
     /// The peer knows of the row's entity without having been told: it spawned it. So it must be told of its end.
     pub(crate) fn note_known(&mut self, row: usize) {
-        self.known[row / BLOCK] |= 1 << (row % BLOCK);
+        if let Some(i) = self.index(row) {
+            self.known[i / BLOCK] |= 1 << (i % BLOCK);
+        }
     }
 
     /// Makes components of a row pending as absolute values, whatever the peer was sent of them: it starts over.
     pub(crate) fn force(&mut self, row: usize, components: u64, since: Tick) {
-        for c in bits(components) {
-            let (at, bit) = (self.at(c as usize, row / BLOCK), 1u64 << (row % BLOCK));
+        let Some(i) = self.index(row) else { return };
+        let hidden = self.view.as_ref().map_or(0, |view| view.ghost(i).sighting.hidden);
+        let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
+        for c in bits(components & !hidden) {
+            let at = self.at(c as usize, block);
             self.pending[at] |= bit;
             self.stale[at] |= bit;
-            self.note_force(c as u8, (row / BLOCK) as u32, bit);
+            self.note_force(c as u8, block as u32, bit);
         }
         self.stale_any = true;
-        self.as_of[row] = Tick::ZERO;
-        self.mark_since(row / BLOCK, since);
+        self.as_of[i] = Tick::ZERO;
+        self.mark_since(block, bit, since);
     }
 
     /// A packet that is on its way already does not make up for a force, even if it carries the same value: the peer may have
@@ -218,19 +361,43 @@ impl Subscriber {
         later.filter(|f| (f.block, f.component) == (x.block, x.component)).fold(x.mask, |mask, f| mask & !f.mask)
     }
 
-    fn mark_since(&mut self, block: usize, since: Tick) {
-        self.since[block] = self.since[block].min(since);
+    fn mark_since(&mut self, block: usize, mask: u64, since: Tick) {
+        if self.view.is_none() {
+            self.since[block] = self.since[block].min(since);
+            return;
+        }
+        for bit in bits(mask) {
+            let of = &mut self.since[block * BLOCK + bit as usize];
+            *of = (*of).min(since);
+        }
     }
 
     fn settle_since(&mut self, block: usize) {
-        if (0..self.columns).all(|c| self.pending[self.at(c, block)] == 0) {
-            self.since[block] = NEVER;
+        let pending = self.pending_rows(block);
+        if self.view.is_none() {
+            if pending == 0 {
+                self.since[block] = NEVER;
+            }
+            return;
         }
+        for bit in bits(!pending) {
+            self.since[block * BLOCK + bit as usize] = NEVER;
+        }
+    }
+
+    /// The indices of a block with anything pending.
+    #[inline]
+    pub(crate) fn pending_rows(&self, block: usize) -> u64 {
+        (0..self.columns).fold(0, |rows, c| rows | self.pending[self.at(c, block)])
     }
 
     /// Makes room for new rows.
     pub(crate) fn follow(&mut self, publisher: &Publisher) {
-        self.grow(publisher.history.blocks());
+        self.grow(self.view.as_ref().map_or(publisher.history.blocks(), |view| view.blocks()));
+    }
+
+    fn source<'a>(&'a self, publisher: &'a Publisher) -> Source<'a> {
+        Source::new(&self.view, publisher)
     }
 
     /// Keeps the base within what both sides remember.
@@ -240,37 +407,54 @@ impl Subscriber {
 
     /// Takes up what changed in the publisher's open tick; `tick` is the session's.
     pub(crate) fn note_changes(&mut self, publisher: &Publisher, tick: Tick) {
+        if let Some(view) = &mut self.view {
+            view.take_up(publisher);
+        }
         self.follow(publisher);
-        let history = &publisher.history;
-        let now = history.now();
+        let now = publisher.history.now();
         self.keep_up(publisher);
-        for c in bits(history.changed_components(now)) {
+        let components = self.source(publisher).components(now);
+        for c in bits(components) {
             let c = c as usize;
-            let changed = history.changed(c, now);
-            let range = c * self.blocks..c * self.blocks + changed.len();
-            let (wants, pending) = (&self.wants[range.clone()], &mut self.pending[range]);
-            for ((pending, (wants, changed)), since) in pending.iter_mut().zip(wants.iter().zip(changed)).zip(&mut self.since) {
-                let new = changed & wants;
+            for block in 0..self.source(publisher).changed(c, now).len() {
+                let new = self.source(publisher).changed_in(c, block, now) & self.wants[self.at(c, block)];
                 if new != 0 {
-                    *pending |= new;
-                    *since = (*since).min(tick);
+                    let at = self.at(c, block);
+                    self.pending[at] |= new;
+                    self.mark_since(block, new, tick);
                 }
             }
         }
         for init in &publisher.inits {
-            let row = init.row as usize;
+            let Some(i) = self.index(init.row as usize) else { continue };
             for c in bits(init.components) {
-                let at = self.at(c as usize, row / BLOCK);
-                self.stale[at] |= 1 << (row % BLOCK);
+                let at = self.at(c as usize, i / BLOCK);
+                self.stale[at] |= 1 << (i % BLOCK);
             }
-            self.as_of[row] = Tick::ZERO;
+            self.as_of[i] = Tick::ZERO;
             self.stale_any = true;
         }
+        self.release_ghosts(now);
+    }
+
+    fn release_ghosts(&mut self, now: Tick) {
+        let Some(mut view) = self.view.take() else { return };
+        view.release(now, |ghost, ended| {
+            let done = self.is_done(ghost, ended);
+            if done {
+                self.forget(ghost);
+            }
+            done
+        });
+        self.view = Some(view);
     }
 
     /// An entity has ended. If the peer was never told of it, it need not be told of its end; otherwise the tombstone is all that
     /// is still sent.
-    pub(crate) fn end_row(&mut self, row: usize) {
+    pub(crate) fn end_row(&mut self, row: usize, publisher: &Publisher) {
+        if self.view.is_some() {
+            return self.end_ghost(row, Life::Dead, publisher);
+        }
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
         let first = usize::from(self.known[block] & bit != 0);
         for c in first..self.columns {
@@ -284,7 +468,12 @@ impl Subscriber {
 
     /// Has the peer, as far as it ever knew of it, acknowledged the end of a row that ended in `send_tick`?
     pub(crate) fn is_done_with(&self, row: usize, send_tick: Tick) -> bool {
-        let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
+        // a ghost loses its row when the row ends
+        if self.view.is_some() { self.index(row).is_none() } else { self.is_done(row, send_tick) }
+    }
+
+    fn is_done(&self, index: usize, send_tick: Tick) -> bool {
+        let (block, bit) = (index / BLOCK, 1u64 << (index % BLOCK));
         let at = self.at(0, block);
         if self.known[block] & bit == 0 {
             return self.pending[at] & bit == 0;
@@ -294,7 +483,13 @@ impl Subscriber {
 
     /// Forgets a row that is given back.
     pub(crate) fn release_row(&mut self, row: usize) {
-        let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
+        if self.view.is_none() {
+            self.forget(row);
+        }
+    }
+
+    fn forget(&mut self, index: usize) {
+        let (block, bit) = (index / BLOCK, 1u64 << (index % BLOCK));
         for c in 0..self.columns {
             let at = self.at(c, block);
             self.wants[at] &= !bit;
@@ -302,192 +497,13 @@ impl Subscriber {
             self.stale[at] &= !bit;
         }
         self.known[block] &= !bit;
-        self.as_of[row] = Tick::ZERO;
+        self.as_of[index] = Tick::ZERO;
     }
 
-    fn in_flight(&self, c: usize, row: usize) -> bool {
-        let (block, bit) = ((row / BLOCK) as u32, 1u64 << (row % BLOCK));
+    fn in_flight(&self, c: usize, index: usize) -> bool {
+        let (block, bit) = ((index / BLOCK) as u32, 1u64 << (index % BLOCK));
         let carries = |x: &Carried| x.block == block && usize::from(x.component) == c && x.mask & bit != 0;
         self.flights.iter().any(|f| !f.acked && !f.lost && f.carried.iter().any(carries))
-    }
-
-    /// Takes acknowledgements in, at `now`: moves the base, and gives up what was overtaken.
-    pub(crate) fn acknowledge(&mut self, ranges: &AckRanges, publisher: &Publisher, now: Duration) {
-        self.follow(publisher);
-        let first = self.floor();
-        let (mut newest, mut answered) = (None, false);
-        for i in 0..self.flights.len() {
-            let flight = &self.flights[i];
-            if flight.acked || flight.lost || !ranges.contains(first + i as u64) {
-                continue;
-            }
-            self.flights[i].acked = true;
-            answered |= !self.flights[i].carried.is_empty();
-            newest = newest.max(Some(self.flights[i].send_tick));
-            if self.flights[i].send_tick <= self.base {
-                self.late_acknowledgement(i, publisher);
-            }
-        }
-        if answered {
-            self.unanswered = self.awaits_answer().then_some(now);
-        }
-        if let Some(newest) = newest {
-            self.move_base(newest, publisher);
-        }
-        let newest_number = ranges.newest().unwrap_or(0).min(self.next_number);
-        let overtaken = (newest_number + 1).saturating_sub(first + REORDER_PACKETS);
-        let overtaken = (overtaken as usize).min(self.flights.len());
-        self.give_up(|i, _| i < overtaken);
-    }
-
-    /// Is something that was sent, or should be, not acknowledged?
-    fn awaits_answer(&self) -> bool {
-        self.flights.iter().any(|f| !f.acked && !f.lost && !f.carried.is_empty()) || self.is_pending()
-    }
-
-    /// Has nothing been acknowledged for longer than `limit`, though something was sent? Marks do not count: they carry nothing.
-    pub(crate) fn is_overdue(&mut self, now: Duration, limit: Duration) -> bool {
-        let Some(since) = self.unanswered else { return false };
-        if !self.awaits_answer() {
-            // what was lost is not wanted any more
-            self.unanswered = None;
-            return false;
-        }
-        now > since.saturating_add(limit)
-    }
-
-    /// Gives up what was sent before `before` and is still open.
-    pub(crate) fn time_out(&mut self, before: Duration) {
-        self.give_up(|_, sent_at| sent_at < before);
-    }
-
-    /// Moves the base up to `to`, tick by tick. A tick's changes make rows stale, but for those that an acknowledged packet of
-    /// that tick carried.
-    fn move_base(&mut self, to: Tick, publisher: &Publisher) {
-        let history = &publisher.history;
-        while self.base < to {
-            let tick = self.base.plus(1);
-            self.base = tick;
-            let changed = history.changed_components(tick);
-            let clean = !self.stale_any && changed == 0;
-            if clean {
-                continue;
-            }
-            self.scratch.fill(0);
-            let first = self.floor();
-            for (i, flight) in self.flights.iter().enumerate().filter(|(_, f)| f.acked && f.send_tick == tick) {
-                for x in &flight.carried {
-                    let at = usize::from(x.component) * self.blocks + x.block as usize;
-                    self.scratch[at] |= self.settled(first + i as u64, x);
-                }
-            }
-            self.step(tick, publisher);
-        }
-    }
-
-    /// One step of the base; `scratch` holds what acknowledged packets of this tick carried.
-    fn step(&mut self, tick: Tick, publisher: &Publisher) {
-        let history = &publisher.history;
-        let changes: SmallVec<[&[u64]; limits::COMPONENTS + 1]> = (0..self.columns).map(|c| history.changed(c, tick)).collect();
-        let mut any = 0;
-        for block in 0..publisher.block_count() {
-            let (mut before, mut after) = (0, 0);
-            for (c, changes) in changes.iter().enumerate() {
-                let at = c * self.blocks + block;
-                let changed = changes.get(block).map_or(0, |changed| changed & self.wants[at]);
-                let stale = self.stale[at];
-                before |= stale;
-                let left = (stale | changed) & !self.scratch[at];
-                self.stale[at] = left;
-                after |= left;
-            }
-            for row in bits(after & !before) {
-                self.as_of[block * BLOCK + row as usize] = tick.minus(1);
-            }
-            any |= after;
-        }
-        self.stale_any = any != 0;
-    }
-
-    /// A packet of a tick that the base has passed did arrive: rows that did not change since are not stale after all.
-    fn late_acknowledgement(&mut self, flight: usize, publisher: &Publisher) {
-        let history = &publisher.history;
-        let sent = self.flights[flight].send_tick;
-        if !history.remembers(sent) {
-            return;
-        }
-        let number = self.floor() + flight as u64;
-        for x in &self.flights[flight].carried {
-            let (c, block) = (usize::from(x.component), x.block as usize);
-            let at = c * self.blocks + block;
-            let later =
-                (sent.0 + 1..=self.base.0).fold(0, |m, t| m | history.changed(c, Tick(t)).get(block).copied().unwrap_or(0));
-            self.stale[at] &= !(self.settled(number, x) & !later);
-        }
-    }
-
-    /// Makes pending again what lost packets carried and no later packet did. Then lets go of every packet at the front whose
-    /// fate is known.
-    fn give_up(&mut self, lost: impl Fn(usize, Duration) -> bool) {
-        let is_lost = |i: usize, f: &Flight| !f.acked && !f.lost && lost(i, f.sent_at);
-        if self.flights.iter().enumerate().any(|(i, f)| is_lost(i, f)) {
-            self.hand_on_since(is_lost);
-            // from the newest back: `scratch` gathers what later packets carried
-            self.scratch.fill(0);
-            for i in (0..self.flights.len()).rev() {
-                let flight = &mut self.flights[i];
-                let losing = !flight.acked && !flight.lost && lost(i, flight.sent_at);
-                flight.lost |= losing;
-                // marks want no acknowledgement, and take nothing with them
-                self.stats.lost += u64::from(losing && !flight.carried.is_empty());
-                for x in &self.flights[i].carried {
-                    let (c, block) = (usize::from(x.component), x.block as usize);
-                    let at = c * self.blocks + block;
-                    // what is not wanted any more is sent again only if it was forced: then it is stale
-                    let again = x.mask & !self.scratch[at] & (self.wants[at] | self.stale[at]);
-                    if losing && again != 0 {
-                        self.pending[at] |= again;
-                        self.since[block] = self.since[block].min(x.since);
-                    }
-                    self.scratch[at] |= x.mask;
-                }
-            }
-        }
-        while self.flights.front().is_some_and(|f| f.acked || f.lost) {
-            let flight = self.flights.pop_front().expect("it was just looked at");
-            self.recycle(flight.carried);
-        }
-        let floor = self.floor();
-        while self.forces.front().is_some_and(|f| f.number <= floor) {
-            self.forces.pop_front();
-        }
-    }
-
-    /// What a later packet carries of a lost one's rows is owed since the lost one's changes: if it is lost too, nothing since then
-    /// has arrived.
-    fn hand_on_since(&mut self, is_lost: impl Fn(usize, &Flight) -> bool) {
-        // `scratch`: rows that lost packets carried and no later one so far
-        self.scratch.fill(0);
-        for (i, flight) in self.flights.iter_mut().enumerate() {
-            let losing = is_lost(i, flight);
-            for x in &mut flight.carried {
-                let at = usize::from(x.component) * self.blocks + x.block as usize;
-                let (owed, since) = (&mut self.scratch[at], &mut self.owed_since[at]);
-                if *owed & x.mask != 0 {
-                    x.since = x.since.min(*since);
-                    *owed &= !x.mask;
-                }
-                if losing {
-                    *since = if *owed == 0 { x.since } else { x.since.min(*since) };
-                    *owed |= x.mask;
-                }
-            }
-        }
-    }
-
-    fn recycle(&mut self, mut carried: Vec<Carried>) {
-        carried.clear();
-        self.pool.push(carried);
     }
 
     /// An empty list for the next packet.
@@ -504,6 +520,9 @@ impl Subscriber {
             self.stats.rows += u64::from(x.mask.count_ones());
             if x.component == 0 {
                 self.known[x.block as usize] |= x.mask;
+            }
+            if let Some(view) = &mut self.view {
+                bits(x.mask).for_each(|bit| view.ghost_mut(x.block as usize * BLOCK + bit as usize).sent = send_tick);
             }
         }
         self.next_number += 1;
@@ -526,7 +545,7 @@ impl Subscriber {
         for x in &carried {
             let at = self.at(usize::from(x.component), x.block as usize);
             self.pending[at] |= x.mask;
-            self.mark_since(x.block as usize, x.since);
+            self.mark_since(x.block as usize, x.mask, x.since);
         }
         self.recycle(carried);
     }
@@ -542,9 +561,11 @@ impl Subscriber {
         self.since.iter().any(|s| *s != NEVER)
     }
 
-    /// The session tick of the oldest change that is pending.
-    pub(crate) fn oldest_pending(&self) -> Option<Tick> {
-        self.since.iter().min().copied().filter(|s| *s != NEVER)
+    /// The session tick of the oldest change that is pending in the send `now`. What is told less often is not due before its time.
+    pub(crate) fn oldest_pending(&self, now: Tick) -> Option<Tick> {
+        let Some(view) = &self.view else { return self.since.iter().min().copied().filter(|s| *s != NEVER) };
+        let due = |i: usize| now.since(view.ghost(i).sent) >= u64::from(view.ghost(i).sighting.period);
+        self.since.iter().enumerate().filter(|(i, since)| **since != NEVER && due(*i)).map(|(_, since)| *since).min()
     }
 
     /// Pending rows of a component in a block.
@@ -559,30 +580,62 @@ impl Subscriber {
         self.stale[self.at(c, block)]
     }
 
-    /// The baseline of a row with a stale component, if there is one that both sides remember at `now`.
-    pub(crate) fn row_base(&self, row: usize, now: Tick) -> Option<Tick> {
-        let tick = self.as_of[row];
+    /// The baseline of an index with a stale component, if there is one that both sides remember at `now`.
+    pub(crate) fn row_base(&self, index: usize, now: Tick) -> Option<Tick> {
+        let tick = self.as_of[index];
         (tick != Tick::ZERO && now.since(tick) <= limits::BASE_AGE).then_some(tick)
     }
 
-    /// Rows of a block whose presence is on its way or lost: it goes along with whatever else is sent of them.
+    /// Indices of a block whose presence is on its way or lost: it goes along with whatever else is sent of them.
     pub(crate) fn unconfirmed_presence(&self, block: usize, publisher: &Publisher) -> u64 {
-        let history = &publisher.history;
-        let changed = |t: u64| history.changed(0, Tick(t)).get(block).copied().unwrap_or(0);
-        let at = self.at(0, block);
-        (self.base.0 + 1..=history.now().0).fold(self.stale[at], |m, t| m | changed(t)) & self.wants[at]
+        let (source, at) = (self.source(publisher), self.at(0, block));
+        let ticks = self.base.0 + 1..=publisher.history.now().0;
+        ticks.fold(self.stale[at], |m, t| m | source.changed_in(0, block, Tick(t))) & self.wants[at]
     }
 
-    /// What is known of one row, for [`why`](crate::Peer::why).
-    pub(crate) fn fate(&self, row: usize) -> Fate {
-        let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
-        let any = |table: &Vec<u64>| (0..self.columns).any(|c| table[c * self.blocks + block] & bit != 0);
-        Fate {
-            wanted: any(&self.wants),
-            pending_since: any(&self.pending).then_some(self.since[block]),
-            in_flight: (0..self.columns).any(|c| self.in_flight(c, row)),
-            told: self.known[block] & bit != 0,
+    /// Was the index ever told to the peer?
+    #[inline]
+    pub(crate) fn is_known(&self, index: usize) -> bool {
+        self.known[index / BLOCK] >> (index % BLOCK) & 1 != 0
+    }
+
+    /// Has presence changed since the peer was first told of the ghost, and is that unconfirmed?
+    pub(crate) fn is_reintroduced(&self, index: usize, publisher: &Publisher) -> bool {
+        let Some(view) = &self.view else { return true };
+        if self.stale(0, index / BLOCK) >> (index % BLOCK) & 1 != 0 && self.as_of[index] != Tick::ZERO {
+            return true;
         }
+        let (first, now) = (view.ghost(index).bound.max(self.base), publisher.history.now());
+        (first.0 + 1..=now.0).any(|t| view.changed(0, Tick(t)).get(index / BLOCK).is_some_and(|w| w >> (index % BLOCK) & 1 != 0))
+    }
+
+    /// What is known of one row, for [`why`](crate::Peer::why); `None` if the peer does not see it.
+    pub(crate) fn fate(&self, row: usize) -> Option<Fate> {
+        let i = self.index(row)?;
+        let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
+        let any = |table: &Vec<u64>| (0..self.columns).any(|c| table[c * self.blocks + block] & bit != 0);
+        let since = self.since[if self.view.is_some() { i } else { block }];
+        Some(Fate {
+            wanted: any(&self.wants),
+            pending_since: any(&self.pending).then_some(since),
+            in_flight: (0..self.columns).any(|c| self.in_flight(c, i)),
+            told: self.is_known(i),
+            sent: self.view.as_ref().map_or(Tick::ZERO, |view| view.ghost(i).sent),
+            period: self.view.as_ref().map_or(1, |view| view.ghost(i).sighting.period),
+        })
+    }
+
+    /// The components of a row that are hidden from the peer, as bits.
+    pub(crate) fn hidden(&self, row: usize) -> u64 {
+        let ghost = self.view.as_ref().and_then(|view| Some(view.ghost(view.ghost_of(row)?)));
+        ghost.map_or(0, |ghost| ghost.sighting.hidden)
+    }
+
+    /// Has the peer acknowledged the newest presence of a row?
+    pub(crate) fn is_confirmed(&self, row: usize, publisher: &Publisher) -> bool {
+        let Some(i) = self.index(row) else { return false };
+        let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
+        self.pending(0, block) & bit == 0 && self.unconfirmed_presence(block, publisher) & bit == 0
     }
 }
 
@@ -592,4 +645,7 @@ pub(crate) struct Fate {
     pub(crate) pending_since: Option<Tick>,
     pub(crate) in_flight: bool,
     pub(crate) told: bool,
+    /// The last send that carried something of it, where that is kept.
+    pub(crate) sent: Tick,
+    pub(crate) period: u8,
 }

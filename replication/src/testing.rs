@@ -9,6 +9,7 @@ use crate::block::bits;
 use crate::config::Config;
 use crate::entities::{Record, name_in};
 use crate::error::UsageError;
+use crate::layout::Layout;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
@@ -192,20 +193,22 @@ impl Table {
         }
     }
 
-    /// Do all guests hold what the host holds? Those whose session has ended are not asked.
+    /// Do all guests hold what the host holds, as far as they are to see it? Those whose session has ended are not asked.
     ///
     /// # Errors
     /// The seat, and the names of the components that differ.
     pub fn all_equal(&self) -> Result<(), String> {
         let host = self.seats[0].as_ref().ok_or("there is no host")?;
-        let truth = host.peer.digests(&host.world);
         for (i, seat) in self.seats.iter().enumerate().skip(1) {
             let Some(seat) = seat.as_ref().filter(|s| s.peer.ended().is_none()) else { continue };
+            let truth = host.peer.digests_for(&host.world, seat.peer.local());
+            let truth = truth.map_err(|e| format!("seat {i} is not in: {e}"))?;
             let own = seat.peer.digests(&seat.world);
             let differing: Vec<_> = (0..truth.len()).filter(|c| truth[*c] != own[*c]).map(|c| self.component_name(c)).collect();
             if !differing.is_empty() {
-                let (all, here) = (host.peer.entity_count(), seat.peer.entity_count());
-                return Err(format!("seat {i} differs in {}; the host has {all} entities, it has {here}", differing.join(", ")));
+                let all = host.peer.seen_count(seat.peer.local()).unwrap_or(0);
+                let here = seat.peer.entity_count();
+                return Err(format!("seat {i} differs in {}; it should see {all} entities and has {here}", differing.join(", ")));
             }
         }
         Ok(())
@@ -304,7 +307,7 @@ impl Oracle {
                     continue; // its own last word, until the host's arrives
                 }
                 sight.own.remove(&key);
-                self.check(&key, &words, sight)
+                self.check(&key, &words, sight, seat.peer.schema.layout(c))
                     .map_err(|e| format!("{} {}: {e}", record.net, seat.peer.schema.component(c).name))?;
             }
         }
@@ -312,16 +315,29 @@ impl Oracle {
     }
 
     /// The value must be one that was held, and not older than the one shown last.
-    fn check(&self, key: &Key, words: &Words, sight: &mut Sight) -> Result<(), String> {
+    fn check(&self, key: &Key, words: &Words, sight: &mut Sight, layout: &Layout) -> Result<(), String> {
         let held = self.held.get(key).map_or(&[][..], |h| &h[..]);
         let last = sight.versions.entry(*key).or_insert(0);
-        match held[(*last).min(held.len())..].iter().position(|h| h == words) {
+        match held[(*last).min(held.len())..].iter().position(|h| is_shown(h, words, layout)) {
             Some(ahead) => {
                 *last += ahead;
                 Ok(())
             }
-            None if held.contains(words) => Err(format!("shows {words:?}, an older version than it showed before")),
+            None if held.iter().any(|h| is_shown(h, words, layout)) => {
+                Err(format!("shows {words:?}, an older version than it showed before"))
+            }
             None => Err(format!("shows {words:?}, which its publisher never held")),
         }
     }
+}
+
+/// Is `words` what somebody may be shown of `held`: the same, or the same without entities that are hidden from it?
+fn is_shown(held: &[u32], words: &[u32], layout: &Layout) -> bool {
+    if held == words || !layout.has_entities() {
+        return held == words;
+    }
+    let named: Vec<NetId> = layout.entities(words).collect();
+    let mut masked = held.to_vec();
+    layout.mask_entities(&mut masked, |net| named.contains(&net));
+    masked == words
 }

@@ -16,9 +16,11 @@ use crate::error::UsageError;
 use crate::incoming::Reception;
 use crate::link::Link;
 use crate::news::News;
-use crate::outgoing::{Assembler, Body, Scratch};
+use crate::outgoing::{Assembler, Body, Builder, Draft};
 use crate::peer::{Peer, Role};
+use crate::pick::Picker;
 use crate::present::session_ticks;
+use crate::why::Scarce;
 use hecs::World;
 use std::time::Duration;
 use tidelock_netcore::bits::BitReader;
@@ -164,9 +166,9 @@ impl Peer {
         link.counters.bytes_in += bytes.len() as u64;
         let mut r = BitReader::new(bytes);
         let result = match PacketKind::read(&mut r) {
-            Ok(PacketKind::State) => {
+            Ok(kind @ (PacketKind::State | PacketKind::List)) => {
                 let sent = link.subscriber.next_number().saturating_sub(1);
-                link.incoming.receive(&self.schema, &mut r, sent, tick)
+                link.incoming.receive(&self.schema, kind, &mut r, sent, tick)
             }
             Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
             Err(cause) => Err(PeerError::Malformed { what: "datagram", cause }),
@@ -242,6 +244,7 @@ impl Peer {
             _ => self.capture.run_fresh(&mut scene, notify, &mut findings),
         }
         self.take_findings(world, &findings, everything);
+        self.look(world, sending == Sending::Scheduled);
         for link in &mut self.links {
             link.subscriber.note_changes(&self.publisher, self.time.tick);
         }
@@ -315,6 +318,7 @@ impl Peer {
         let host = self.is_host();
         let interval = self.send_interval();
         self.cache.clear();
+        self.values.clear();
         let mut used = false;
         for index in 0..self.links.len() {
             let now = self.time.now;
@@ -360,34 +364,38 @@ impl Peer {
         // leftovers go out in ticks of their own, which no capture has moved the base along with
         link.subscriber.keep_up(&self.publisher);
         let base = link.subscriber.base();
-        let mut assembler = Assembler {
-            schema: &schema,
-            publisher: &self.publisher,
-            cache: &mut self.cache,
-            tick,
-            captured,
-            before,
-            base,
-            shared,
-            scratch: &mut self.scratch,
+        let (schema, publisher) = (&*schema, &self.publisher);
+        let mut builder = if link.subscriber.view().is_some() {
+            let (cache, scratch, receipts, peer) = (&mut self.values, &mut self.picks, &mut self.receipts, link.peer);
+            Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base, peer, receipts })
+        } else {
+            let (cache, scratch) = (&mut self.cache, &mut self.scratch);
+            Builder::Blocks(Assembler { schema, publisher, cache, scratch, tick, captured, before, base, shared })
         };
-        assembler.plan(&link.subscriber);
+        builder.plan(&link.subscriber, link.allowance.room(now, interval));
         let mut used = false;
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
             // what is left of the allowance may be less than the transport takes
-            let Some(limit) = link.state_limit(&facts, now, interval) else { return used };
-            if facts.free < limit || !link.subscriber.has_room() {
-                link.counters.full += u64::from(facts.free < limit);
+            let limit = link.state_limit(&facts, now, interval);
+            link.scarce = match limit {
+                None => Scarce::Bandwidth,
+                Some(limit) if facts.free < limit => Scarce::Transport,
+                Some(_) if !link.subscriber.has_room() => Scarce::Answers,
+                Some(_) => Scarce::Nothing,
+            };
+            let Some(limit) = limit.filter(|_| link.scarce == Scarce::Nothing) else {
+                link.counters.full += u64::from(link.scarce == Scarce::Transport);
+                builder.note_left(&link.subscriber);
                 return used;
-            }
+            };
             let stamp = link.next_stamp(clock, now);
             let mut header = link.header(tick, known, send_tick, Some(base), stamp);
-            let w = &mut assembler.scratch.packet;
-            w.clear();
-            header.write(Some(link.incoming.received()), w);
-            let room = (limit * 8).saturating_sub(w.len() + HEADER_SLACK);
-            let Body { carried, all } = assembler.fill(&mut link.subscriber, room);
+            let Draft { body, packet, bytes } = &mut self.draft;
+            packet.clear();
+            header.write(builder.kind(), Some(link.incoming.received()), packet);
+            let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK);
+            let Body { carried, all } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
                 if !all {
@@ -395,10 +403,9 @@ impl Peer {
                 }
                 return used;
             }
-            header.complete = link.complete(known);
-            let Scratch { packet, body, bytes, .. } = &mut *assembler.scratch;
+            header.complete = link.complete(known, send_tick);
             packet.clear();
-            header.write(Some(link.incoming.received()), packet);
+            header.write(builder.kind(), Some(link.incoming.received()), packet);
             packet.append(body, 0, body.len());
             bytes.clear();
             packet.bytes_into(bytes);
@@ -407,6 +414,7 @@ impl Peer {
                 Ok(Delivery::Taken) => {}
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
+                    link.scarce = Scarce::Transport;
                     link.subscriber.return_pending(carried);
                     return used;
                 }
@@ -433,9 +441,9 @@ impl Peer {
         }
         let stamp = link.next_stamp(clock, now);
         let header = link.header(tick, known, send_tick, None, stamp);
-        let Scratch { packet, bytes, .. } = &mut self.scratch;
+        let Draft { packet, bytes, .. } = &mut self.draft;
         packet.clear();
-        header.write(Some(link.incoming.received()), packet);
+        header.write(PacketKind::State, Some(link.incoming.received()), packet);
         packet.flag(false);
         bytes.clear();
         packet.bytes_into(bytes);
@@ -508,7 +516,7 @@ impl Link {
             send_tick,
             tick,
             base,
-            complete: self.complete(known),
+            complete: self.complete(known, send_tick),
             floor: self.subscriber.floor(),
             ack: None,
             stamp,
@@ -516,8 +524,8 @@ impl Link {
     }
 
     /// No change up to this tick is unsent, if all up to `known` are captured.
-    fn complete(&self, known: Tick) -> Tick {
-        self.subscriber.oldest_pending().map_or(known, |since| since.minus(1).min(known))
+    fn complete(&self, known: Tick, send_tick: Tick) -> Tick {
+        self.subscriber.oldest_pending(send_tick).map_or(known, |since| since.minus(1).min(known))
     }
 
     fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {

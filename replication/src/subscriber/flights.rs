@@ -1,0 +1,194 @@
+//! What becomes of packets on their way: acknowledged, they move the base; lost, what they carried is pending again.
+
+use super::{Carried, Flight, Source, Subscriber};
+use crate::block::bits;
+use crate::history::BLOCK;
+use crate::publisher::Publisher;
+use smallvec::SmallVec;
+use std::time::Duration;
+use tidelock_netcore::ack::AckRanges;
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
+
+/// Packets that may overtake one before it counts as lost (as in QUIC, RFC 9002, 6.1.1).
+const REORDER_PACKETS: u64 = 3;
+
+impl Subscriber {
+    /// Takes acknowledgements in, at `now`: moves the base, and gives up what was overtaken.
+    pub(crate) fn acknowledge(&mut self, ranges: &AckRanges, publisher: &Publisher, now: Duration) {
+        self.follow(publisher);
+        let first = self.floor();
+        let (mut newest, mut answered) = (None, false);
+        for i in 0..self.flights.len() {
+            let flight = &self.flights[i];
+            if flight.acked || flight.lost || !ranges.contains(first + i as u64) {
+                continue;
+            }
+            self.flights[i].acked = true;
+            answered |= !self.flights[i].carried.is_empty();
+            newest = newest.max(Some(self.flights[i].send_tick));
+            if self.flights[i].send_tick <= self.base {
+                self.late_acknowledgement(i, publisher);
+            }
+        }
+        if answered {
+            self.unanswered = self.awaits_answer().then_some(now);
+        }
+        if let Some(newest) = newest {
+            self.move_base(newest, publisher);
+        }
+        let newest_number = ranges.newest().unwrap_or(0).min(self.next_number);
+        let overtaken = (newest_number + 1).saturating_sub(first + REORDER_PACKETS);
+        let overtaken = (overtaken as usize).min(self.flights.len());
+        self.give_up(|i, _| i < overtaken);
+    }
+
+    /// Is something that was sent, or should be, not acknowledged?
+    fn awaits_answer(&self) -> bool {
+        self.flights.iter().any(|f| !f.acked && !f.lost && !f.carried.is_empty()) || self.is_pending()
+    }
+
+    /// Has nothing been acknowledged for longer than `limit`, though something was sent? Marks do not count: they carry nothing.
+    pub(crate) fn is_overdue(&mut self, now: Duration, limit: Duration) -> bool {
+        let Some(since) = self.unanswered else { return false };
+        if !self.awaits_answer() {
+            // what was lost is not wanted any more
+            self.unanswered = None;
+            return false;
+        }
+        now > since.saturating_add(limit)
+    }
+
+    /// Gives up what was sent before `before` and is still open.
+    pub(crate) fn time_out(&mut self, before: Duration) {
+        self.give_up(|_, sent_at| sent_at < before);
+    }
+
+    /// Moves the base up to `to`, tick by tick. A tick's changes make rows stale, but for those that an acknowledged packet of
+    /// that tick carried.
+    pub(super) fn move_base(&mut self, to: Tick, publisher: &Publisher) {
+        while self.base < to {
+            let tick = self.base.plus(1);
+            self.base = tick;
+            let changed = self.source(publisher).components(tick);
+            let clean = !self.stale_any && changed == 0;
+            if clean {
+                continue;
+            }
+            self.scratch.fill(0);
+            let first = self.floor();
+            for (i, flight) in self.flights.iter().enumerate().filter(|(_, f)| f.acked && f.send_tick == tick) {
+                for x in &flight.carried {
+                    let at = usize::from(x.component) * self.blocks + x.block as usize;
+                    self.scratch[at] |= self.settled(first + i as u64, x);
+                }
+            }
+            self.step(tick, publisher);
+        }
+    }
+
+    /// One step of the base; `scratch` holds what acknowledged packets of this tick carried.
+    fn step(&mut self, tick: Tick, publisher: &Publisher) {
+        let source = Source::new(&self.view, publisher);
+        let changes: SmallVec<[&[u64]; limits::COMPONENTS + 1]> = (0..self.columns).map(|c| source.changed(c, tick)).collect();
+        let mut any = 0;
+        for block in 0..source.blocks() {
+            let (mut before, mut after) = (0, 0);
+            for (c, changes) in changes.iter().enumerate() {
+                let at = c * self.blocks + block;
+                let changed = changes.get(block).map_or(0, |changed| changed & self.wants[at]);
+                let stale = self.stale[at];
+                before |= stale;
+                let left = (stale | changed) & !self.scratch[at];
+                self.stale[at] = left;
+                after |= left;
+            }
+            for row in bits(after & !before) {
+                self.as_of[block * BLOCK + row as usize] = tick.minus(1);
+            }
+            any |= after;
+        }
+        self.stale_any = any != 0;
+    }
+
+    /// A packet of a tick that the base has passed did arrive: rows that did not change since are not stale after all.
+    fn late_acknowledgement(&mut self, flight: usize, publisher: &Publisher) {
+        let source = Source::new(&self.view, publisher);
+        let sent = self.flights[flight].send_tick;
+        if !publisher.history.remembers(sent) {
+            return;
+        }
+        let number = self.floor() + flight as u64;
+        for x in &self.flights[flight].carried {
+            let (c, block) = (usize::from(x.component), x.block as usize);
+            let at = c * self.blocks + block;
+            let later = (sent.0 + 1..=self.base.0).fold(0, |m, t| m | source.changed_in(c, block, Tick(t)));
+            self.stale[at] &= !(self.settled(number, x) & !later);
+        }
+    }
+
+    /// Makes pending again what lost packets carried and no later packet did. Then lets go of every packet at the front whose
+    /// fate is known.
+    fn give_up(&mut self, lost: impl Fn(usize, Duration) -> bool) {
+        let is_lost = |i: usize, f: &Flight| !f.acked && !f.lost && lost(i, f.sent_at);
+        if self.flights.iter().enumerate().any(|(i, f)| is_lost(i, f)) {
+            self.hand_on_since(is_lost);
+            // from the newest back: `scratch` gathers what later packets carried
+            self.scratch.fill(0);
+            for i in (0..self.flights.len()).rev() {
+                let flight = &mut self.flights[i];
+                let losing = !flight.acked && !flight.lost && lost(i, flight.sent_at);
+                flight.lost |= losing;
+                // marks want no acknowledgement, and take nothing with them
+                self.stats.lost += u64::from(losing && !flight.carried.is_empty());
+                for at in 0..self.flights[i].carried.len() {
+                    let x = self.flights[i].carried[at];
+                    let (c, block) = (usize::from(x.component), x.block as usize);
+                    let at = c * self.blocks + block;
+                    // what is not wanted any more is sent again only if it was forced: then it is stale
+                    let again = x.mask & !self.scratch[at] & (self.wants[at] | self.stale[at]);
+                    if losing && again != 0 {
+                        self.pending[at] |= again;
+                        self.mark_since(block, again, x.since);
+                    }
+                    self.scratch[at] |= x.mask;
+                }
+            }
+        }
+        while self.flights.front().is_some_and(|f| f.acked || f.lost) {
+            let flight = self.flights.pop_front().expect("it was just looked at");
+            self.recycle(flight.carried);
+        }
+        let floor = self.floor();
+        while self.forces.front().is_some_and(|f| f.number <= floor) {
+            self.forces.pop_front();
+        }
+    }
+
+    /// What a later packet carries of a lost one's rows is owed since the lost one's changes: if it is lost too, nothing since then
+    /// has arrived.
+    fn hand_on_since(&mut self, is_lost: impl Fn(usize, &Flight) -> bool) {
+        // `scratch`: rows that lost packets carried and no later one so far
+        self.scratch.fill(0);
+        for (i, flight) in self.flights.iter_mut().enumerate() {
+            let losing = is_lost(i, flight);
+            for x in &mut flight.carried {
+                let at = usize::from(x.component) * self.blocks + x.block as usize;
+                let (owed, since) = (&mut self.scratch[at], &mut self.owed_since[at]);
+                if *owed & x.mask != 0 {
+                    x.since = x.since.min(*since);
+                    *owed &= !x.mask;
+                }
+                if losing {
+                    *since = if *owed == 0 { x.since } else { x.since.min(*since) };
+                    *owed |= x.mask;
+                }
+            }
+        }
+    }
+
+    pub(super) fn recycle(&mut self, mut carried: Vec<Carried>) {
+        carried.clear();
+        self.pool.push(carried);
+    }
+}

@@ -1,0 +1,293 @@
+//! What one peer sees of what another publishes, where that is not everything.
+//!
+//! Such a peer knows rows under numbers of its own, *ghosts*, given out densely: what is kept for it, what is told to it and how
+//! long the masks are follow what it sees, not the size of the world. A ghost is given to another row only when the peer has
+//! acknowledged its end and the ring has passed it, like a row to another entity.
+
+use crate::block::bits;
+use crate::history::BLOCK;
+use crate::netid::NetId;
+use crate::policy::OWNER_SLOTS;
+use crate::presence::{Life, Presence, UNOWNED};
+use crate::publisher::Publisher;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use tidelock_netcore::limits::RING;
+use tidelock_netcore::tick::Tick;
+
+/// A ghost without a row: it has ended for this peer, or is free.
+const NO_ROW: u32 = u32::MAX;
+
+/// How a peer sees one entity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sighting {
+    /// Bit c: component c is hidden from it.
+    pub(crate) hidden: u64,
+    /// At most every how-manieth send carries changes of it.
+    pub(crate) period: u8,
+    /// How much it matters, above 0.
+    pub(crate) weight: f32,
+    /// What must appear together has the same number.
+    pub(crate) group: u32,
+}
+
+impl Default for Sighting {
+    fn default() -> Self {
+        Self { hidden: 0, period: 1, weight: 1.0, group: NO_ROW }
+    }
+}
+
+/// What is kept of one ghost beside its row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ghost {
+    pub(crate) net: NetId,
+    pub(crate) sighting: Sighting,
+    /// The peer has authority over a part of it.
+    pub(crate) own: bool,
+    /// [`Life::Alive`] while it has a row; what the peer is told of its end otherwise.
+    life: Life,
+    /// The send that it was bound in.
+    pub(crate) bound: Tick,
+    /// The last send that carried something of it.
+    pub(crate) sent: Tick,
+}
+
+/// What changed in one send.
+#[derive(Default)]
+struct Turn {
+    tick: Tick,
+    /// Bit c: component c changed somewhere.
+    any: u64,
+    /// By component, then block of ghosts.
+    changed: Vec<u64>,
+}
+
+/// See the [module](self).
+pub(crate) struct View {
+    columns: usize,
+    blocks: usize,
+    /// By ghost: the publisher's row.
+    rows: Vec<u32>,
+    ghosts: Vec<Ghost>,
+    by_row: FxHashMap<u32, u32>,
+    by_net: FxHashMap<NetId, u32>,
+    /// The lowest first, so that numbers stay small.
+    free: BinaryHeap<Reverse<u32>>,
+    /// Ghosts that have ended, with the send of their end.
+    dying: Vec<(u32, Tick)>,
+    ring: Vec<Turn>,
+}
+
+const FREE: Ghost = Ghost {
+    net: NetId(0),
+    sighting: Sighting { hidden: 0, period: 1, weight: 1.0, group: NO_ROW },
+    own: false,
+    life: Life::Free,
+    bound: Tick::ZERO,
+    sent: Tick::ZERO,
+};
+
+impl View {
+    pub(crate) fn new(columns: usize) -> Self {
+        Self {
+            columns,
+            blocks: 0,
+            rows: Vec::new(),
+            ghosts: Vec::new(),
+            by_row: FxHashMap::default(),
+            by_net: FxHashMap::default(),
+            free: BinaryHeap::new(),
+            dying: Vec::new(),
+            ring: (0..RING).map(|_| Turn::default()).collect(),
+        }
+    }
+
+    /// Blocks of ghosts.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The ghost of a row.
+    pub(crate) fn ghost_of(&self, row: usize) -> Option<usize> {
+        self.by_row.get(&(row as u32)).map(|g| *g as usize)
+    }
+
+    /// The publisher's row behind a ghost, while there is one.
+    #[inline]
+    pub(crate) fn row(&self, ghost: usize) -> Option<usize> {
+        let row = self.rows[ghost];
+        (row != NO_ROW).then_some(row as usize)
+    }
+
+    pub(crate) fn ghost(&self, ghost: usize) -> &Ghost {
+        &self.ghosts[ghost]
+    }
+
+    pub(crate) fn ghost_mut(&mut self, ghost: usize) -> &mut Ghost {
+        &mut self.ghosts[ghost]
+    }
+
+    /// The ghosts that stand for rows, with these.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.rows.iter().enumerate().filter(|(_, row)| **row != NO_ROW).map(|(ghost, row)| (ghost, *row as usize))
+    }
+
+    /// Does the peer see an entity of that name?
+    pub(crate) fn sees(&self, net: NetId) -> bool {
+        self.by_net.contains_key(&net)
+    }
+
+    /// The ghost of a name that is seen.
+    pub(crate) fn ghost_named(&self, net: NetId) -> Option<usize> {
+        self.by_net.get(&net).map(|g| *g as usize)
+    }
+
+    /// Shows a row that has no ghost: gives it one. `now`: the open send.
+    pub(crate) fn bind(&mut self, row: usize, net: NetId, now: Tick) -> usize {
+        let ghost = match self.free.pop() {
+            Some(Reverse(ghost)) => ghost as usize,
+            None => {
+                let ghost = self.rows.len();
+                self.grow();
+                self.free.extend((ghost as u32 + 1..self.rows.len() as u32).map(Reverse));
+                ghost
+            }
+        };
+        self.rows[ghost] = row as u32;
+        self.ghosts[ghost] = Ghost { net, life: Life::Alive, bound: now, sent: now.minus(1), ..FREE };
+        self.by_row.insert(row as u32, ghost as u32);
+        self.by_net.insert(net, ghost as u32);
+        ghost
+    }
+
+    fn grow(&mut self) {
+        let (from, to) = (self.blocks, self.blocks + (self.blocks / 4).max(1));
+        for turn in &mut self.ring {
+            if turn.changed.is_empty() {
+                continue; // it gets its size when it is used
+            }
+            let mut table = vec![0; self.columns * to];
+            for c in 0..self.columns {
+                table[c * to..c * to + from].copy_from_slice(&turn.changed[c * from..(c + 1) * from]);
+            }
+            turn.changed = table;
+        }
+        self.blocks = to;
+        self.rows.resize(to * BLOCK, NO_ROW);
+        self.ghosts.resize(to * BLOCK, FREE);
+    }
+
+    /// A row's entity has ended (`Dead`), or is not seen any more (`Free`): takes its ghost's row from it. `told`: the peer knows of
+    /// it, so it must hear of the end.
+    pub(crate) fn end(&mut self, ghost: usize, life: Life, told: bool, now: Tick) {
+        let net = self.ghosts[ghost].net;
+        self.by_row.remove(&self.rows[ghost]);
+        if self.by_net.get(&net) == Some(&(ghost as u32)) {
+            self.by_net.remove(&net);
+        }
+        self.rows[ghost] = NO_ROW;
+        if told {
+            self.ghosts[ghost].life = life;
+            self.dying.push((ghost as u32, now));
+            self.note(0, ghost, now);
+        } else {
+            self.let_go(ghost);
+        }
+    }
+
+    fn let_go(&mut self, ghost: usize) {
+        self.ghosts[ghost] = FREE;
+        self.free.push(Reverse(ghost as u32));
+    }
+
+    /// Gives back the ghosts that `is_done` says nobody speaks of any more. `now`: the open send.
+    pub(crate) fn release(&mut self, now: Tick, mut is_done: impl FnMut(usize, Tick) -> bool) {
+        let mut i = 0;
+        while i < self.dying.len() {
+            let (ghost, ended) = self.dying[i];
+            if now.since(ended) >= RING as u64 && is_done(ghost as usize, ended) {
+                self.dying.swap_remove(i);
+                self.let_go(ghost as usize);
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// Notes a change that only this peer has to hear of.
+    pub(crate) fn note(&mut self, c: usize, ghost: usize, now: Tick) {
+        let blocks = self.blocks;
+        let turn = self.turn_mut(now);
+        turn.any |= 1 << c;
+        turn.changed[c * blocks + ghost / BLOCK] |= 1 << (ghost % BLOCK);
+    }
+
+    /// Takes up what changed in the publisher's open send.
+    pub(crate) fn take_up(&mut self, publisher: &Publisher) {
+        let (history, blocks) = (&publisher.history, self.blocks);
+        let now = history.now();
+        let components = history.changed_components(now);
+        if components == 0 {
+            return;
+        }
+        self.turn_mut(now);
+        let turn = &mut self.ring[now.0 as usize % RING];
+        for c in bits(components) {
+            let c = c as usize;
+            let changed = history.changed(c, now);
+            let (mut any, table) = (0, &mut turn.changed[c * blocks..(c + 1) * blocks]);
+            for (into, rows) in table.iter_mut().zip(self.rows.chunks(BLOCK)) {
+                let mut mask = 0u64;
+                for (i, row) in rows.iter().enumerate() {
+                    // a free ghost's row is beyond every block
+                    let word = changed.get(*row as usize / BLOCK).copied().unwrap_or(0);
+                    mask |= (word >> (row % BLOCK as u32) & 1) << i;
+                }
+                *into |= mask;
+                any |= mask;
+            }
+            turn.any |= u64::from(any != 0) << c;
+        }
+    }
+
+    fn turn_mut(&mut self, tick: Tick) -> &mut Turn {
+        let turn = &mut self.ring[tick.0 as usize % RING];
+        if turn.tick != tick || turn.changed.len() != self.columns * self.blocks {
+            turn.tick = tick;
+            turn.any = 0;
+            turn.changed.clear();
+            turn.changed.resize(self.columns * self.blocks, 0);
+        }
+        turn
+    }
+
+    /// The ghosts whose component `c` changed in `tick`, by block; empty if none did or the ring has forgotten.
+    #[inline]
+    pub(crate) fn changed(&self, c: usize, tick: Tick) -> &[u64] {
+        let turn = &self.ring[tick.0 as usize % RING];
+        if turn.tick != tick || turn.any >> c & 1 == 0 {
+            return &[];
+        }
+        &turn.changed[c * self.blocks..(c + 1) * self.blocks]
+    }
+
+    /// Which components changed in `tick`, as bits.
+    #[inline]
+    pub(crate) fn changed_components(&self, tick: Tick) -> u64 {
+        let turn = &self.ring[tick.0 as usize % RING];
+        if turn.tick == tick { turn.any } else { 0 }
+    }
+
+    /// Presence as this peer is to know it: what is hidden is not there, and of what has ended only the name is left.
+    pub(crate) fn presence(&self, ghost: usize, publisher: &Publisher) -> Presence {
+        let Ghost { net, life, sighting, .. } = self.ghosts[ghost];
+        match self.row(ghost) {
+            Some(row) => {
+                let presence = publisher.presence(row);
+                Presence { components: presence.components & !(sighting.hidden >> 1), ..presence }
+            }
+            None => Presence { life, net, kind: 0, cut: 0, components: 0, owners: [UNOWNED; OWNER_SLOTS] },
+        }
+    }
+}
