@@ -116,7 +116,8 @@ fn all_in_one_process_end_equal() {
 
 #[test]
 fn in_a_stadium_each_guest_sees_what_is_nearest_and_all_end_equal() {
-    let args = ["--stadium", "--nearest", "24", "--seconds", "3", "--guests", "3", "--entities", "400", "--loss", "0.05", "--json"];
+    let args =
+        ["--stadium", "--nearest", "24", "--seconds", "3", "--guests", "3", "--entities", "400", "--loss", "0.05", "--json"];
     let end = Arena::start(&args).end();
     assert_equal(&end);
     let json = end.1.last().unwrap();

@@ -4,7 +4,7 @@ use clap::Parser;
 use hecs::{Entity, World};
 use std::process::ExitCode;
 use std::time::Duration;
-use tidelock::{Config, NetId, Peer, PeerId, Relevance, Viewpoint};
+use tidelock::{Config, NetId, News, Peer, PeerId, Relevance, Viewpoint};
 use tidelock_benches::stadium::walkers::{Place, Walker, Walkers, schema};
 use tidelock_loopback::{Conditions, Network};
 
@@ -12,6 +12,8 @@ use tidelock_loopback::{Conditions, Network};
 const RATE: u32 = 60;
 /// Guests that are in already.
 const OTHERS: usize = 4;
+/// Who comes in after them.
+const NEWCOMER: PeerId = PeerId(OTHERS as u16 + 1);
 /// Seconds for them to come in and get everything.
 const BEFORE: u32 = 10;
 /// How many of the nearest are looked for first.
@@ -55,6 +57,8 @@ struct Room {
     walkers: Walkers,
     entities: Vec<Entity>,
     moving: usize,
+    /// Of who comes in now, in bits per second.
+    bandwidth: Option<u64>,
     frame: u32,
 }
 
@@ -71,8 +75,7 @@ struct Joined {
 }
 
 fn config(mbit: u32) -> Config {
-    let budget = (mbit as usize * 125_000 / RATE as usize).max(1000);
-    Config { tick_rate: RATE, budget, session: Some(1), ..Config::default() }
+    Config { tick_rate: RATE, bandwidth: u64::from(mbit) * 1_000_000, session: Some(1), ..Config::default() }
 }
 
 impl Room {
@@ -87,7 +90,7 @@ impl Room {
         let spawn = |i| host.spawn(&mut world, Walker, walkers.show(i)).expect("a host may spawn");
         let entities = (0..options.entities).map(spawn).collect();
         let host = Node { peer: host, world };
-        let mut room = Self { host, guests: Vec::new(), walkers, entities, moving: options.moving, frame: 0 };
+        let mut room = Self { host, guests: Vec::new(), walkers, entities, moving: options.moving, bandwidth: None, frame: 0 };
         let perfect = Conditions { latency: LATENCY, ..Conditions::default() };
         (0..OTHERS).for_each(|_| room.join(network, perfect, 100));
         (0..BEFORE * RATE).for_each(|_| room.tick());
@@ -109,10 +112,16 @@ impl Room {
         self.walkers.step();
         let Node { peer, world } = &mut self.host;
         peer.receive(now, world).expect("time goes on");
+        while let Some(news) = peer.poll_news() {
+            // before its first state goes out
+            if let (News::Joined { peer: newcomer, .. }, Some(bandwidth)) = (news, self.bandwidth) {
+                peer.set_bandwidth(newcomer, bandwidth).expect("it has just joined");
+                peer.look_from(newcomer, Viewpoint::Point([0.0; 3])).expect("it has just joined");
+            }
+        }
         while peer.next_step(world).is_some() {}
         (0..self.moving.min(self.entities.len())).for_each(|i| self.walkers.write(i, world, self.entities[i]));
         peer.send(now, world).expect("time goes on");
-        while peer.poll_news().is_some() {}
         for Node { peer, world } in &mut self.guests {
             peer.receive(now, world).expect("time goes on");
             while peer.next_step(world).is_some() {}
@@ -140,16 +149,13 @@ impl Room {
         let rate = u64::from(mbit) * 125_000;
         let queue = (rate / 5) as usize;
         let link = Conditions { latency: LATENCY, rate: Some(rate), queue, backpressure: false, ..Conditions::default() };
+        self.bandwidth = Some(u64::from(mbit) * 1_000_000);
         self.join(network, link, mbit);
         let (mut joined, mut nearest, mut began) = (Joined::default(), self.nearest(), None);
         for _ in 0..seconds * RATE {
             self.tick();
             let now = self.now();
-            let local = self.guests[OTHERS].peer.local();
-            if local != PeerId::NOBODY && began.is_none() && self.host.peer.look_from(local, Viewpoint::Point([0.0; 3])).is_err() {
-                continue;
-            }
-            let stats = self.host.peer.stats(local).unwrap_or_default();
+            let stats = self.host.peer.stats(NEWCOMER).unwrap_or_default();
             if began.is_none() && stats.sent.state_bytes > 0 {
                 began = Some(now);
             }

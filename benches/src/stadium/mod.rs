@@ -115,9 +115,9 @@ pub struct Stadium {
     other_bytes: i64,
 }
 
-fn config(setup: &Setup) -> Config {
-    let budget = (setup.tier.kbps as usize * 125 / RATE as usize).max(1000);
-    Config { tick_rate: RATE, budget, guests: 1000, session: Some(1), ..Config::default() }
+fn config(tier: Tier) -> Config {
+    let bandwidth = u64::from(tier.kbps) * 1000;
+    Config { tick_rate: RATE, bandwidth, guests: 1000, session: Some(1), ..Config::default() }
 }
 
 impl Stadium {
@@ -130,7 +130,7 @@ impl Stadium {
         let live = alloc::count().live;
         let network = Network::new(setup.seed);
         let (transport, counts) = Tap::new(network.host(), setup.guests);
-        let mut host = Peer::host(schema(), transport, config(&setup)).expect("the settings are sound");
+        let mut host = Peer::host(schema(), transport, config(setup.tier)).expect("the settings are sound");
         // the nearest are within a circle of about this radius; a third of it is a good cell
         let cell = (setup.tier.rows as f32 * walkers::ROOM / std::f32::consts::PI).sqrt() / 3.0;
         let relevance = Relevance::nearest(setup.tier.rows).place::<Place>(|p| [p.x, p.y, 0.0]).cell(cell);
@@ -192,7 +192,7 @@ impl Stadium {
         let weather = Conditions { latency: delay, loss, ..Conditions::default() };
         let transport = self.network.join(weather, weather);
         let link = transport.link().expect("it is a guest's");
-        let peer = Peer::join(schema(), transport, config(&self.setup)).expect("the settings are sound");
+        let peer = Peer::join(schema(), transport, config(self.setup.tier)).expect("the settings are sound");
         let lag = delay.as_nanos().div_ceil(FRAME.as_nanos()) as u64;
         let ages = Ages::default();
         let (world, sent) = (World::new(), VecDeque::new());
