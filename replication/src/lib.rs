@@ -72,6 +72,7 @@ mod groups;
 mod history;
 mod incoming;
 pub mod interpolate;
+mod judge;
 mod kinship;
 pub mod layout;
 mod link;
@@ -99,6 +100,7 @@ mod subscriber;
 pub mod testing;
 mod tick;
 mod view;
+mod viewer;
 mod why;
 
 pub use checkpoint::Checkpoint;

@@ -1,11 +1,11 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::incoming::Incoming;
-use crate::look::Viewer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use crate::subscriber::Subscriber;
+use crate::viewer::Viewer;
 use crate::why::Scarce;
 use std::collections::VecDeque;
 use std::time::Duration;
