@@ -257,7 +257,8 @@ impl Guarded {
     }
 
     /// What the guest has may not be among it.
-    fn look_at(&self, guest: &mut Seat) -> Result<(), String> {
+    fn look_at(&mut self, guest: &mut Seat) -> Result<(), String> {
+        self.told.extend(guest.world.query::<&Networked>().iter().map(|n| n.id().0));
         for (entity, body, hand) in guest.world.query::<(Entity, Option<&Body>, Option<&Hand>)>().iter() {
             let bits = body.map(body_bits).into_iter().chain(hand.into_iter().flat_map(hand_bits));
             if let Some(what) = bits.into_iter().find_map(|bits| self.canaries.get(&bits)) {

@@ -7,6 +7,7 @@
 
 pub mod bits;
 pub mod messages;
+pub mod of_common;
 pub mod packet;
 pub mod rows;
 pub mod stream;
