@@ -109,7 +109,7 @@ pub use config::{Config, Interpolation};
 pub use entities::{Networked, Simulated};
 pub use error::UsageError;
 pub use interpolate::Interpolate;
-pub use link::LinkCounters;
+pub use link::{Backlog, LinkCounters};
 pub use messages::To;
 pub use netid::NetId;
 pub use news::News;
