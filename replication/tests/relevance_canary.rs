@@ -360,8 +360,8 @@ fn play(seed: u64) {
     let mut rng = Rng::new(seed);
     let (log, network) = (Log::default(), Network::new(seed));
     let weather = foul(&mut rng, 0.1);
-    let budget = if rng.chance(30) { 1000 } else { config().budget };
-    let config = Config { budget, send_every: 1 + rng.below(3) as u32, ..config() };
+    let bandwidth = if rng.chance(30) { 480_000 } else { config().bandwidth };
+    let config = Config { bandwidth, send_every: 1 + rng.below(3) as u32, ..config() };
     let mut table = Table::new(seed, &schema(), config.clone(), Recorder::new(network.host(), &log, 0)).unwrap();
     let relevance = Relevance::everything()
         .rule(|sight| sight.get::<Veil>().is_none_or(|veil| veil.0 >> sight.peer().0 & 1 != 0))

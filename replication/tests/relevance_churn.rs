@@ -286,7 +286,7 @@ fn rearrange(world: &mut World, parents: &mut Vec<Entity>, children: &mut Vec<En
 fn children_come_with_their_parents() {
     for seed in seeds(10) {
         let mut rng = Rng::new(seed);
-        let config = Config { budget: 1000, ..config() };
+        let config = Config { bandwidth: 480_000, ..config() };
         let relevance = ruled(Relevance::within(60.0).refresh(2));
         let (mut table, _network) = table(seed, &schema(), relevance, 1, weather(60, 0.1), &config);
         let guest = table.seat(1).peer.local();
@@ -331,7 +331,7 @@ fn a_parent_that_goes_out_of_sight_takes_its_children_along() {
 #[test]
 fn what_is_seen_together_appears_in_one_frame() {
     for seed in seeds(10) {
-        let config = Config { budget: 1200, ..config() };
+        let config = Config { bandwidth: 576_000, ..config() };
         let (mut table, _network) = table(seed, &schema(), ruled(Relevance::within(20.0)), 1, weather(40, 0.1), &config);
         let guest = table.seat(1).peer.local();
         // more than one send takes, sorted into sets of ten
