@@ -294,6 +294,11 @@ impl Subscriber {
             return;
         }
         for c in bits((before ^ sighting.hidden) & !1) {
+            if sighting.hidden >> c & 1 != 0 {
+                // nobody is owed it any more, not even by packets that get lost
+                let at = self.at(c as usize, ghost / BLOCK);
+                self.stale[at] &= !(1 << (ghost % BLOCK));
+            }
             self.want(c as usize, row, (sighting.hidden | own) >> c & 1 == 0);
         }
         // who sees it because it has authority over it from now on begins with what the host holds
@@ -303,6 +308,13 @@ impl Subscriber {
     /// The components of an index that are hidden from the peer, as bits.
     fn hidden_at(&self, index: usize) -> u64 {
         self.view.as_ref().map_or(0, |view| view.ghost(index).sighting.hidden)
+    }
+
+    /// The indices of a block of which a component is hidden from the peer.
+    fn hidden_in(&self, c: usize, block: usize) -> u64 {
+        let Some(view) = &self.view else { return 0 };
+        let hides = |i: usize| view.ghost(block * BLOCK + i).sighting.hidden >> c & 1;
+        (0..BLOCK).fold(0, |mask, i| mask | hides(i) << i)
     }
 
     /// Is a component of a row hidden from the peer?
