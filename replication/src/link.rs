@@ -1,6 +1,7 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::incoming::Incoming;
+use crate::input::InputBuffer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
@@ -9,6 +10,7 @@ use crate::viewer::Viewer;
 use crate::why::Scarce;
 use std::collections::VecDeque;
 use std::time::Duration;
+use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::clock::RttEstimator;
 use tidelock_netcore::control::{self, Control};
 use tidelock_netcore::error::TransportError;
@@ -27,6 +29,10 @@ pub(crate) struct Link {
     /// The guest as one who sees, if it does not see everything.
     pub(crate) viewer: Option<Viewer>,
     pub(crate) incoming: Incoming,
+    /// A guest's inputs, at the host of a schema that has some.
+    pub(crate) inputs: Option<Box<InputBuffer>>,
+    /// When the guest was told last how they come.
+    pub(crate) fed_back: Option<Duration>,
     pub(crate) rtt: RttEstimator,
     /// The other side's last stamp, and when it came.
     heard_stamp: Option<(WireTime, Duration)>,
@@ -107,6 +113,8 @@ impl Link {
             subscriber: Subscriber::new(publisher, first, partial),
             viewer: partial.then(|| Viewer::new(peer)),
             incoming: Incoming::new(schema, first, tick, rows),
+            inputs: None,
+            fed_back: None,
             rtt: RttEstimator::default(),
             heard_stamp: None,
             stamped: None,
@@ -172,6 +180,24 @@ impl Link {
     /// Was there no room for something that must arrive?
     pub(crate) fn is_overfull(&self) -> bool {
         self.overfull
+    }
+
+    /// Sends a datagram that is of no use later: if it finds no room, it is as good as lost. Says whether it was taken.
+    pub(crate) fn send_small(
+        &mut self,
+        now: Duration,
+        packet: &BitWriter,
+        bytes: &mut Vec<u8>,
+        transport: &mut dyn Transport,
+    ) -> bool {
+        bytes.clear();
+        packet.bytes_into(bytes);
+        if transport.send_datagram(now, self.id, bytes) != Ok(Delivery::Taken) {
+            return false;
+        }
+        self.counters.bytes_out += bytes.len() as u64;
+        self.budget = self.budget.saturating_sub(bytes.len());
+        true
     }
 
     /// Hands queued messages to the transport, lane by lane, each until the transport has no more room for it.
