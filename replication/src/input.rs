@@ -29,7 +29,7 @@ use tidelock_netcore::tick::Tick;
 ///
 /// It counts modulo 256: of more presses than that between two inputs that arrive, 256 are lost. It starts at zero; a program
 /// that joins another session starts with a new input, or what it counted before is taken for presses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Replicate)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, tidelock_derive::Replicate)]
 pub struct Press(u8);
 
 impl Press {

@@ -182,6 +182,7 @@ impl Peer {
             },
             Err(cause) => Err(PeerError::Malformed { what: "datagram", cause }),
         };
+        let link = &mut self.links[index];
         match result {
             Ok(Reception::Taken { ack, stamp, tick, eliciting, oldest_age }) => {
                 link.last_heard = now;

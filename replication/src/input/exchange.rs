@@ -1,7 +1,7 @@
 //! Inputs between peers: setting and asking, packets up and feedback down, and the guest's lead.
 
-use super::own::{self, OwnInput};
 use super::buffer::Moment;
+use super::own::{self, OwnInput};
 use super::{Input, InputBuffer, InputReport, Source, quantise, restore, ticks_in};
 use crate::error::UsageError;
 use crate::peer::{Peer, Role};
@@ -18,7 +18,7 @@ use tidelock_netcore::input::{EARLINESS_MICROS, Feedback, InputHead};
 use tidelock_netcore::lead::Lead;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
-use tidelock_netcore::transport::{Delivery, Transport};
+use tidelock_netcore::transport::Transport;
 
 /// A host says at most so often how a guest's inputs come: often enough that little is sent twice, seldom enough to cost little.
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(50);
