@@ -111,7 +111,7 @@ pub use entities::{Networked, Simulated};
 pub use error::UsageError;
 pub use input::{Input, InputReport, Press, Source};
 pub use interpolate::Interpolate;
-pub use link::LinkCounters;
+pub use link::{Backlog, LinkCounters};
 pub use messages::To;
 pub use netid::NetId;
 pub use news::News;

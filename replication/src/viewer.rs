@@ -95,6 +95,7 @@ impl Viewer {
 
     /// Does it see the slot, after its last look? Of an entity that ended since, it still says so, even when another one is in
     /// the slot by now: what is sent must be decided after the look that follows the refresh.
+    #[cfg(test)]
     pub(crate) fn sees(&self, slot: u32) -> bool {
         self.find(slot).is_some()
     }

@@ -36,8 +36,8 @@ impl Plan {
         if rng.chance(30) {
             relevance = relevance.detail(Detail { full: 60.0, slowest: 8 });
         }
-        let budget = if rng.chance(30) { 1000 + rng.below(1000) as usize } else { config().budget };
-        let config = Config { budget, send_every: 1 + rng.below(3) as u32, ..config() };
+        let bandwidth = if rng.chance(30) { 256_000 + rng.below(500_000) } else { config().bandwidth };
+        let config = Config { bandwidth, send_every: 1 + rng.below(3) as u32, ..config() };
         Self { limit, relevance, config, loss: [0.0, 0.05, 0.1, 0.25][rng.below(4) as usize] }
     }
 }

@@ -198,6 +198,9 @@ impl Peer {
 
     /// Sends what is due: a guest's inputs, a host's word on those of its guests.
     pub(crate) fn send_inputs(&mut self) {
+        if self.inputs.is_none() {
+            return;
+        }
         let Some(mut transport) = self.transport.take() else { return };
         if self.is_host() {
             self.send_feedback(&mut *transport);
@@ -208,32 +211,36 @@ impl Peer {
     }
 
     fn send_own_inputs(&mut self, transport: &mut dyn Transport) {
+        let interval = self.tick_length() * self.config.send_every;
         let (Some(inputs), Some(entry), Some(link)) = (&mut self.inputs, &self.schema.input, self.links.first_mut()) else { return };
         let due = self.time.step.since(inputs.sent) >= u64::from(self.config.send_every);
         if !due || inputs.own.is_empty() {
             return;
         }
         let Some(facts) = transport.facts(link.id) else { return };
-        let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES);
+        let limit = link.input_limit(&facts, self.time.now, interval);
         inputs.own.write(entry, limit * 8, &mut inputs.packet);
-        if link.send_small(self.time.now, &inputs.packet, &mut inputs.bytes, transport) {
+        if link.send_input(self.time.now, &inputs.packet, limit, &mut inputs.bytes, transport) {
             inputs.sent = self.time.step;
         }
     }
 
     fn send_feedback(&mut self, transport: &mut dyn Transport) {
+        let interval = self.tick_length() * self.config.send_every;
         let Some(inputs) = &mut self.inputs else { return };
         let now = self.time.now;
         for link in &mut self.links {
             if link.fed_back.is_some_and(|at| now < at + FEEDBACK_INTERVAL) {
                 continue;
             }
+            let Some(facts) = transport.facts(link.id) else { continue };
             let Some(feedback) = link.inputs.as_mut().and_then(|buffer| buffer.feedback()) else { continue };
             inputs.packet.clear();
             feedback.write(&mut inputs.packet);
             link.fed_back = Some(now);
+            let limit = link.input_limit(&facts, now, interval);
             // one that finds no room is as good as lost
-            let _ = link.send_small(now, &inputs.packet, &mut inputs.bytes, transport);
+            let _ = link.send_input(now, &inputs.packet, limit, &mut inputs.bytes, transport);
         }
     }
 }

@@ -270,3 +270,15 @@ fn rooms_of_a_root_hold_for_all_that_hangs_on_it() {
     stage.look();
     assert_eq!(stage.seen(0), slots);
 }
+
+#[test]
+fn the_log_of_changes_does_not_grow() {
+    let mut stage = with_eye(Relevance::everything(), [0.0; 3]);
+    for _ in 0..500 {
+        let slots: Vec<u32> = (0..10).map(|i| stage.spawn_at([i as f32, 0.0, 0.0])).collect();
+        stage.look();
+        slots.into_iter().for_each(|slot| stage.end(slot));
+        let kept = stage.scope.log.end() - stage.scope.log.start;
+        assert!(kept < 100, "{kept} changes are kept");
+    }
+}
