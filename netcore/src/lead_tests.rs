@@ -67,13 +67,17 @@ fn run(link: &mut Link, from: Duration, time: Duration, mut weather: impl FnMut(
         if now >= guest_at {
             guest_at = now + link.guest_frame;
             down.retain(|&(at, tick, early)| {
-                if at <= now && let Some(ahead) = aheads.get(&tick) {
+                if at <= now
+                    && let Some(ahead) = aheads.get(&tick)
+                {
                     confirmed = confirmed.max(tick);
                     lead.note(now, *ahead, early);
                 }
                 at > now
             });
-            if let Some(way) = link.way() && tick_of(now) % 12 == 0 {
+            if let Some(way) = link.way()
+                && tick_of(now) % 12 == 0
+            {
                 let back = link.latency;
                 clock.observe(Sample { sent: now - way - back, host: AHEAD + now - back, received: now, held: Duration::ZERO });
             }
@@ -113,7 +117,9 @@ fn run(link: &mut Link, from: Duration, time: Duration, mut weather: impl FnMut(
                     outcome.missed += u64::from(ran > newest);
                 }
             }
-            if now >= told + ms(50) && let Some(early) = least.take() {
+            if now >= told + ms(50)
+                && let Some(early) = least.take()
+            {
                 told = now;
                 if let Some(way) = link.way() {
                     down.push((now + way, newest, early));

@@ -5,12 +5,15 @@ mod common;
 use common::weather;
 use hecs::{Entity, World};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tidelock::netcore::error::TransportError;
 use tidelock::netcore::limits;
 use tidelock::netcore::tick::Tick;
+use tidelock::netcore::transport::{Arrival, Delivery, Facts, Lane, LinkId, LinkStats, Transport};
 use tidelock::policy::{Host, Owner};
 use tidelock::{Config, Input, Interpolate, News, Peer, PeerId, Press, Replicate, Schema, Source, Step};
-use tidelock_loopback::{Conditions, Direction, Network};
+use tidelock_loopback::{Conditions, Direction, Loopback, Network};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Replicate)]
 struct Stick {
@@ -37,6 +40,39 @@ fn schema(inputs: bool) -> Schema {
     let schema = Schema::builder("inputs").component::<Place>("place", |c| c.interpolate());
     let schema = schema.kind::<Body>("body", Host::default()).kind::<Runner>("runner", Owner::default());
     if inputs { schema.input::<Stick>("stick") } else { schema }.build().unwrap()
+}
+
+/// A guest's transport that sends datagrams of others' making besides its own.
+struct Forger {
+    inner: Loopback,
+    forged: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Transport for Forger {
+    fn poll(&mut self, now: Duration, payload: &mut Vec<u8>) -> Option<Arrival> {
+        self.inner.poll(now, payload)
+    }
+    fn facts(&self, link: LinkId) -> Option<Facts> {
+        self.inner.facts(link)
+    }
+    fn send_datagram(&mut self, now: Duration, link: LinkId, bytes: &[u8]) -> Result<Delivery, TransportError> {
+        for forged in self.forged.lock().unwrap().drain(..) {
+            self.inner.send_datagram(now, link, &forged)?;
+        }
+        self.inner.send_datagram(now, link, bytes)
+    }
+    fn send_message(&mut self, now: Duration, link: LinkId, lane: Lane, bytes: &[u8]) -> Result<Delivery, TransportError> {
+        self.inner.send_message(now, link, lane, bytes)
+    }
+    fn close(&mut self, now: Duration, link: LinkId, code: u32, text: &str) {
+        self.inner.close(now, link, code, text);
+    }
+    fn flush(&mut self, now: Duration) {
+        self.inner.flush(now);
+    }
+    fn stats(&self, link: LinkId) -> LinkStats {
+        self.inner.stats(link)
+    }
 }
 
 /// One program: it calls its peer once per frame.
@@ -86,17 +122,24 @@ struct Stage {
     made: Vec<Made>,
     now: Duration,
     presses: bool,
+    /// What the first guest's transport sends besides.
+    forged: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Stage {
     /// `frames`: frames a second, the host's first.
     fn new(seed: u64, frames: &[u64], weather: Conditions, config: &Config) -> Self {
         let network = Network::new(seed);
+        let forged = Arc::<Mutex<Vec<Vec<u8>>>>::default();
         let mut programs = Vec::new();
         for (i, rate) in frames.iter().enumerate() {
             let config = Config { session: Some(seed), ..config.clone() };
             let peer = match i {
                 0 => Peer::host(schema(true), network.host(), config).unwrap(),
+                1 => {
+                    let transport = Forger { inner: network.join(weather, weather), forged: forged.clone() };
+                    Peer::join(schema(true), transport, config).unwrap()
+                }
                 _ => Peer::join(schema(true), network.join(weather, weather), config).unwrap(),
             };
             // nobody's frames begin together
@@ -106,7 +149,7 @@ impl Stage {
         let deeds = frames.iter().map(|_| Deeds::default()).collect();
         let made = frames.iter().map(|_| Made::default()).collect();
         let chance = common::Rng::new(seed);
-        Self { seed, network, chance, programs, deeds, made, now: Duration::ZERO, presses: true }
+        Self { seed, network, chance, programs, deeds, made, now: Duration::ZERO, presses: true, forged }
     }
 
     fn stall(&mut self, program: usize, time: Duration) {
@@ -168,7 +211,8 @@ impl Stage {
 
     /// What was made of a guest's inputs since the last call.
     fn take_made(&mut self, guest: usize) -> Made {
-        let fresh = Made { fired: self.made[guest].fired, last: self.made[guest].last, run: self.made[guest].run, ..Made::default() };
+        let fresh =
+            Made { fired: self.made[guest].fired, last: self.made[guest].last, run: self.made[guest].run, ..Made::default() };
         std::mem::replace(&mut self.made[guest], fresh)
     }
 
@@ -287,7 +331,8 @@ fn without_latency_the_lead_is_a_tick_or_two() {
 fn a_guest_that_stands_still_is_repeated_and_then_absent_and_comes_back() {
     for (seconds, seed) in [(1, 1), (3, 2), (60, 3)] {
         let config = Config { time_out: Duration::from_secs(90), ..Config::default() };
-        let mut stage = Stage::new(seed, &[60, 60], Conditions { jitter: Duration::from_millis(5), ..weather(50, 0.01) }, &config);
+        let mut stage =
+            Stage::new(seed, &[60, 60], Conditions { jitter: Duration::from_millis(5), ..weather(50, 0.01) }, &config);
         stage.run(Duration::from_secs(15));
         stage.take_made(1);
         let lead = stage.programs[1].peer.lead().unwrap();
@@ -306,7 +351,10 @@ fn a_guest_that_stands_still_is_repeated_and_then_absent_and_comes_back() {
         let peer = &stage.programs[1].peer;
         assert!(peer.skipped_ticks() >= seconds * 60 - 20, "SEED={seed}: the stall is skipped, not made good");
         let after = peer.lead().unwrap();
-        assert!(after < lead + Duration::from_millis(70), "SEED={seed}: standing still is not the way's fault: {lead:?}, {after:?}");
+        assert!(
+            after < lead + Duration::from_millis(70),
+            "SEED={seed}: standing still is not the way's fault: {lead:?}, {after:?}"
+        );
         stage.finish();
     }
 }
@@ -491,4 +539,109 @@ fn the_schema_tells_builds_apart_by_their_input() {
     assert!(two.unwrap_err().to_string().contains("2 inputs are too many"));
     let names = Schema::builder("names").input::<Points>("points").build();
     assert!(names.unwrap_err().to_string().contains("names an entity"));
+}
+
+/// Everything that holds without inputs holds with them: owners, interpolation, existence, in foul weather, under the oracle.
+#[test]
+fn the_oracle_holds_for_peers_whose_ticks_run_ahead() {
+    for seed in common::seeds(6) {
+        let schema = common::schema_with(|schema| schema.input::<Stick>("stick"));
+        let (mut table, _network) = common::table_of(seed, &schema, 2, foul(), &common::config());
+        let mut rng = common::Rng::new(seed);
+        for _ in 0..400 {
+            table.run(|seat, world, step| {
+                let _ = step.peer().set_input(&Stick { x: rng.below(100) as f32 * 0.01, ..Stick::default() });
+                common::churn(seat, world, step, &mut rng);
+            });
+        }
+        assert!(table.seat(1).peer.lead().is_some_and(|lead| lead > Duration::from_millis(90)), "SEED={seed}");
+        common::assert_settles(&mut table, 20);
+        common::assert_clean(&mut table);
+    }
+}
+
+#[test]
+fn hostile_inputs_cost_their_sender_only() {
+    for (bytes, ends) in [
+        // a packet that ends early, and one of a tick before the first
+        (vec![3, 1], true),
+        (vec![3, 0, 0xff, 0, 0, 0], true),
+        // far ahead of the session: useless, and no more
+        (vec![3 | 0xfc, 0xff, 1, 0, 0, 0, 0, 0, 0, 0, 0], false),
+    ] {
+        let mut stage = Stage::new(4, &[60, 60, 60], weather(20, 0.0), &Config::default());
+        stage.run(Duration::from_secs(2));
+        let at = stage.now;
+        stage.forged.lock().unwrap().extend(vec![bytes.clone(); limits::MALFORMED as usize]);
+        let (mut left, mut absent) = (Vec::new(), 0);
+        for frame in 1..120u32 {
+            let now = at + Duration::from_micros(16_667) * frame;
+            for (i, program) in stage.programs.iter_mut().enumerate() {
+                program.run(now, |_, step| {
+                    if i == 0 && frame > 60 {
+                        absent += u32::from(step.input::<Stick>(PeerId(2)).unwrap().source == Source::Absent);
+                    }
+                });
+            }
+            while let Some(news) = stage.programs[0].peer.poll_news() {
+                left.extend(if let News::Left { peer, .. } = news { Some(peer) } else { None });
+            }
+        }
+        let sender = stage.programs[1].peer.ended().is_some();
+        assert_eq!(sender, ends, "{bytes:?}: {left:?}");
+        assert_eq!(left.len(), usize::from(ends));
+        assert_eq!(absent, 0, "somebody else paid for it");
+        assert!(stage.programs[2].peer.is_in_session());
+    }
+}
+
+#[test]
+fn without_an_input_in_the_schema_such_packets_are_malformed_and_nothing_is_sent() {
+    let network = Network::new(3);
+    let config = Config { session: Some(3), ..Config::default() };
+    let mut host = Peer::host(schema(false), network.host(), config.clone()).unwrap();
+    let forged = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+    let transport = Forger { inner: network.join(weather(10, 0.0), weather(10, 0.0)), forged: forged.clone() };
+    let mut guest = Peer::join(schema(false), transport, config).unwrap();
+    let (mut a, mut b) = (World::new(), World::new());
+    for frame in 0..200u32 {
+        let now = Duration::from_micros(16_667) * frame;
+        for (peer, world) in [(&mut host, &mut a), (&mut guest, &mut b)] {
+            peer.receive(now, world).unwrap();
+            while peer.next_step(world).is_some() {}
+            peer.send(now, world).unwrap();
+        }
+        if frame == 60 {
+            assert_eq!(host.stats(PeerId(1)).unwrap().link.malformed, 0);
+            forged.lock().unwrap().push(vec![3 | 60 << 2, 0, 0, 0, 0, 0, 0, 0]);
+        }
+    }
+    assert_eq!(host.stats(PeerId(1)).unwrap().link.malformed, 1);
+    assert!(guest.lead().is_none() && guest.tick().since(host.tick()) <= 1, "its ticks do not run ahead");
+}
+
+#[test]
+fn inputs_share_a_thin_line_with_what_the_guest_owns() {
+    let thin = Config { bandwidth: 48_000, ..Config::default() };
+    let mut stage = Stage::new(6, &[60, 60], weather(40, 0.01), &thin);
+    stage.run(Duration::from_secs(3));
+    let own = &mut stage.programs[1];
+    let runners: Vec<Entity> = (0..60).map(|_| own.peer.spawn(&mut own.world, Runner, (Place { x: 0.0 },)).unwrap()).collect();
+    let net = own.peer.name_of(&own.world, runners[59]).unwrap();
+    let before = stage.programs[0].peer.stats(PeerId(1)).unwrap().link.bytes_in;
+    stage.take_made(1);
+    for step in 0..40u32 {
+        for (i, runner) in runners.iter().enumerate() {
+            stage.programs[1].world.get::<&mut Place>(*runner).unwrap().x = (step * 61 + i as u32 * 7) as f32;
+        }
+        stage.run(Duration::from_millis(250));
+    }
+    let made = stage.take_made(1);
+    let host = &stage.programs[0];
+    let bytes = host.peer.stats(PeerId(1)).unwrap().link.bytes_in - before;
+    assert!(bytes <= 10 * 48_000 / 8, "{bytes} bytes in ten seconds");
+    assert!(made.missed() * 4 < made.arrived, "{} missed, {} arrived", made.missed(), made.arrived);
+    let seen = host.world.get::<&Place>(host.peer.entity_of(net).unwrap()).unwrap().x;
+    assert!(seen > 1500.0, "state does not starve: {seen}");
+    stage.finish();
 }

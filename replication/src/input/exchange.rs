@@ -212,7 +212,9 @@ impl Peer {
 
     fn send_own_inputs(&mut self, transport: &mut dyn Transport) {
         let interval = self.tick_length() * self.config.send_every;
-        let (Some(inputs), Some(entry), Some(link)) = (&mut self.inputs, &self.schema.input, self.links.first_mut()) else { return };
+        let (Some(inputs), Some(entry), Some(link)) = (&mut self.inputs, &self.schema.input, self.links.first_mut()) else {
+            return;
+        };
         let due = self.time.step.since(inputs.sent) >= u64::from(self.config.send_every);
         if !due || inputs.own.is_empty() {
             return;

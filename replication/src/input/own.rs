@@ -122,3 +122,7 @@ pub(crate) fn read(entry: &InputEntry, head: InputHead, r: &mut BitReader<'_>, w
     }
     r.clone().finish()
 }
+
+#[cfg(test)]
+#[path = "own_tests.rs"]
+mod tests;
