@@ -413,7 +413,7 @@ impl SchemaBuilder {
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
-        check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), 1, &mut mistakes);
+        check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
             for (type_id, _) in &kind.overrides {
                 if !components.iter().any(|c| c.type_id == *type_id) {

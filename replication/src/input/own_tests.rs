@@ -1,6 +1,6 @@
 use super::*;
 use crate::Press;
-use crate::replicate::Replicate;
+use crate::Replicate;
 use proptest::prelude::*;
 use tidelock_netcore::input::InputHead;
 use tidelock_netcore::packet::PacketKind;
@@ -43,9 +43,9 @@ fn three_ticks_byte_for_byte() {
     put(&mut own, 301, 25, 1);
     let mut w = BitWriter::new();
     own.write(&entry(), 8000, &mut w);
-    assert_eq!(w.len(), 24 + 16 + 1 + 1 + 8 + 4);
+    assert_eq!(w.len(), 24 + 16 + 1 + 1 + 9 + 3);
     let hex: Vec<_> = w.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(hex.join(" "), "b7 04 08 64 00 35 09 00");
+    assert_eq!(hex.join(" "), "b7 04 08 64 00 0d 21");
     assert_eq!(told(&own, 8000), [(299, 100, 0), (300, 100, 0), (301, 125, 1)]);
 }
 
