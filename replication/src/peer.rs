@@ -6,6 +6,7 @@ use crate::capture::Capture;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
+use crate::input::Inputs;
 use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
@@ -59,6 +60,7 @@ pub struct Peer {
     pub(crate) mailbox: Mailbox,
     pub(crate) pace: Pace,
     pub(crate) time: Timeline,
+    pub(crate) inputs: Option<Box<Inputs>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
     /// Something may have changed since the last capture.
@@ -123,6 +125,8 @@ pub(crate) struct Timeline {
     /// A host's own time when its session began.
     pub(crate) began: Option<Duration>,
     /// The last tick that was run, or skipped.
+    pub(crate) step: Tick,
+    /// The session's tick that what was captured then belongs to: the same, but for guests whose ticks run ahead.
     pub(crate) tick: Tick,
     /// The tick that is due.
     pub(crate) due: Tick,
@@ -226,7 +230,8 @@ impl Peer {
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),
-            time: Timeline { tick: start, due: start, last_send: start, captured: start, ..Timeline::default() },
+            inputs: Inputs::new(&schema),
+            time: Timeline { step: start, tick: start, due: start, last_send: start, captured: start, ..Timeline::default() },
             payload: Vec::new(),
             round: 0,
             dirty: true,
@@ -282,10 +287,10 @@ impl Peer {
         }
     }
 
-    /// The last tick that this peer ran.
+    /// The last tick that this peer ran. A guest whose schema has an input runs ahead of the session, see [`lead`](Self::lead).
     #[must_use]
     pub fn tick(&self) -> Tick {
-        self.time.tick
+        self.time.step
     }
 
     /// The length of a tick.

@@ -18,22 +18,24 @@ pub struct Step<'a> {
 impl Peer {
     /// The next tick that is due, if any. Ask until it gives `None`, and run each; the order is theirs.
     pub fn next_step(&mut self, world: &mut World) -> Option<Step<'_>> {
-        if !self.is_in_session() || self.time.tick >= self.time.due {
+        if !self.is_in_session() || self.time.step >= self.time.due {
             return None;
         }
-        self.time.tick = self.time.tick.plus(1);
+        self.time.step = self.time.step.plus(1);
+        let label = self.fold_inputs();
+        self.time.tick = self.time.tick.max(label);
         self.dirty = true;
         self.ask_gates(world);
-        let tick = self.time.tick;
+        let tick = self.time.step;
         Some(Step { peer: self, tick })
     }
 
     /// Asks each kind's policy whether its entities run this tick.
     fn ask_gates(&mut self, world: &mut World) {
         let heard =
-            if self.is_host() { self.time.tick } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
+            if self.is_host() { self.time.step } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
         let facts =
-            GateFacts { tick: self.time.tick, local: self.local, host: PeerId::HOST, peers: self.roster.len() as u32, heard };
+            GateFacts { tick: self.time.step, local: self.local, host: PeerId::HOST, peers: self.roster.len() as u32, heard };
         for kind in 0..self.schema.kinds.len() {
             let runs = self.schema.kinds[kind].policy.gate(facts) == Gate::Run;
             if runs == self.running[kind] {
@@ -50,7 +52,7 @@ impl Peer {
 }
 
 impl Step<'_> {
-    /// The tick that is run.
+    /// The tick that is run. At a guest whose schema has an input it is ahead of the session: see [`input`](crate::input).
     #[must_use]
     pub fn tick(&self) -> Tick {
         self.tick
@@ -115,6 +117,10 @@ impl Step<'_> {
     /// Those of [`Peer::despawn`].
     pub fn despawn(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
         self.peer.despawn(world, entity)
+    }
+
+    pub(crate) fn at_peer(&self) -> &Peer {
+        self.peer
     }
 
     /// The peer that this step belongs to.

@@ -83,6 +83,7 @@ impl Peer {
             if sending != Sending::Leftovers {
                 self.capture_world(world, sending); // 6
             }
+            self.send_inputs();
             let used = self.send_packets(sending); // 7, 8, 9
             // a tick that was used between two sends stays open until the subscribers have taken note of it
             if used || sending != Sending::Leftovers && self.publisher.is_used() {
@@ -141,6 +142,7 @@ impl Peer {
     pub(crate) fn begin_session_time(&mut self) {
         self.time.session = self.session_at(self.time.now);
         let tick = self.time.session.map_or(Tick::ZERO, |time| session_ticks(time, self.config.tick_rate).0);
+        self.time.step = tick;
         self.time.tick = tick;
         self.time.due = tick;
         self.time.last_send = tick;
@@ -148,13 +150,16 @@ impl Peer {
 
     /// Which ticks are due. After a stall the most are left out: the session's clock does not wait.
     fn plan_ticks(&mut self) {
-        let Some(time) = self.time.session else { return };
+        let Some(time) = self.step_time() else { return };
         let (due, _) = session_ticks(time, self.config.tick_rate);
         self.time.due = self.time.due.max(due);
-        let behind = self.time.due.since(self.time.tick);
+        let behind = self.time.due.since(self.time.step);
         if behind > limits::CATCH_UP_TICKS {
-            self.time.skipped += behind - limits::CATCH_UP_TICKS;
-            self.time.tick = self.time.due.minus(limits::CATCH_UP_TICKS);
+            let skipped = behind - limits::CATCH_UP_TICKS;
+            self.time.skipped += skipped;
+            self.time.step = self.time.step.plus(skipped);
+            self.time.tick = self.time.tick.plus(skipped);
+            self.inputs_skipped(self.time.due);
         }
     }
 
@@ -171,8 +176,13 @@ impl Peer {
                 link.incoming.receive(&self.schema, kind, &mut r, sent, tick)
             }
             Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
+            Ok(PacketKind::Input) => match self.take_inputs(index, &mut r) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
             Err(cause) => Err(PeerError::Malformed { what: "datagram", cause }),
         };
+        let link = &mut self.links[index];
         match result {
             Ok(Reception::Taken { ack, stamp, tick, eliciting, oldest_age }) => {
                 link.last_heard = now;
