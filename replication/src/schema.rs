@@ -1,20 +1,25 @@
 //! The schema: which components travel and how, which kinds there are, and who has authority over what. One value, built once;
 //! the order of the calls that build it does not matter.
 
-use crate::column::{Blend, Column, Form, Itself, Typed, Validator, Via, Write};
-use crate::interpolate::Interpolate;
+use crate::column::{Column, Form, Itself, Typed, Via};
 use crate::layout::{Layout, LayoutBuilder, LayoutError};
 use crate::policy::{Absent, OWNER_SLOTS, Policy};
 use crate::presence;
 use crate::replicate::{Replicate, Restorer};
-use hecs::{Component, Entity, World};
+use crate::rewind::kept::{Keeper, KeptEntry};
+use hecs::{Archetype, Component, Entity, EntityBuilder, World};
 use std::any::TypeId;
 use std::fmt::Write as _;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use thiserror::Error;
 use tidelock_netcore::control::SchemaEntry;
 use tidelock_netcore::limits;
 use xxhash_rust::xxh3::Xxh3;
+
+mod options;
+
+pub use options::{ComponentOptions, KindOptions};
 
 /// A schema that cannot work, with everything that is wrong with it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -99,6 +104,9 @@ pub(crate) struct KindEntry {
     pub(crate) type_id: TypeId,
     pub(crate) mark: fn(&mut World, Entity),
     pub(crate) has: fn(&World, Entity) -> bool,
+    pub(crate) is_in: fn(&Archetype) -> bool,
+    /// Its entities are saved and can be rewound, on a peer that keeps saves.
+    pub(crate) rewound: bool,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) absent: Absent,
     /// By component index (0, presence, is unused): who decides there.
@@ -134,6 +142,8 @@ pub(crate) struct Inner {
     pub(crate) components: Vec<ComponentEntry>,
     pub(crate) kinds: Vec<KindEntry>,
     pub(crate) messages: Vec<MessageEntry>,
+    /// What is saved and restored: components, then resources, each by name.
+    pub(crate) kept: Vec<KeptEntry>,
     pub(crate) presence: Layout,
     pub(crate) slots: usize,
     /// Bit c: in a list, values of component c are absolute: presence, and what names entities.
@@ -152,6 +162,7 @@ impl Schema {
             components: Vec::new(),
             kinds: Vec::new(),
             messages: Vec::new(),
+            kept: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -172,7 +183,10 @@ impl Schema {
             digest: m.layout.digest(&m.name) ^ u64::from(m.reliable),
         };
         let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
-        inner.components.iter().map(component).chain(kinds).chain(inner.messages.iter().map(message)).collect()
+        let resources = inner.kept.iter().filter(|k| k.first.is_some());
+        let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: 0 });
+        let messages = inner.messages.iter().map(message);
+        inner.components.iter().map(component).chain(kinds).chain(messages).chain(resources).collect()
     }
 
     fn kind_digest(&self, kind: &KindEntry) -> u64 {
@@ -210,6 +224,9 @@ impl Schema {
             let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
             let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
         }
+        for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
+            let _ = writeln!(out, "resource `{}`: checkpointed, stays here", resource.name);
+        }
         for m in &inner.messages {
             let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
             let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
@@ -246,6 +263,11 @@ impl Inner {
         self.components.iter().position(|c| c.type_id == TypeId::of::<C>()).map(|i| i + 1)
     }
 
+    /// Which of what is kept is resource `T`?
+    pub(crate) fn resource_of<T: 'static>(&self) -> Option<&KeptEntry> {
+        self.kept.iter().find(|k| k.first.is_some() && k.type_id == TypeId::of::<T>())
+    }
+
     pub(crate) fn kind_of<K: 'static>(&self) -> Option<usize> {
         self.kinds.iter().position(|k| k.type_id == TypeId::of::<K>())
     }
@@ -261,6 +283,7 @@ pub struct SchemaBuilder {
     components: Vec<ComponentEntry>,
     kinds: Vec<KindEntry>,
     messages: Vec<MessageEntry>,
+    kept: Vec<KeptEntry>,
     mistakes: Vec<SchemaMistake>,
 }
 
@@ -297,13 +320,15 @@ impl SchemaBuilder {
                     self.mistakes.push(SchemaMistake::ParentWithoutEntity(name.to_owned()));
                 }
                 let digest = layout.digest(name);
+                let (name_of, type_id, checkpoint) = (name.to_owned(), TypeId::of::<C>(), options.checkpoint.is_some());
+                self.kept.extend(options.checkpoint.map(|kept| KeptEntry { name: name_of, type_id, kept, first: None }));
                 self.components.push(ComponentEntry {
                     name: name.to_owned(),
-                    type_id: TypeId::of::<C>(),
+                    type_id,
                     column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
                     digest,
                     interpolate: options.blend.is_some(),
-                    checkpoint: options.checkpoint,
+                    checkpoint,
                     parent: options.parent,
                     notify: options.notify,
                     policy: options.policy,
@@ -329,7 +354,7 @@ impl SchemaBuilder {
         policy: impl Policy,
         options: impl FnOnce(KindOptions) -> KindOptions,
     ) -> Self {
-        let options = options(KindOptions { overrides: Vec::new(), absent: Absent::default() });
+        let options = options(KindOptions::new());
         self.kinds.push(KindEntry {
             name: name.to_owned(),
             type_id: TypeId::of::<K>(),
@@ -338,11 +363,26 @@ impl SchemaBuilder {
                 let _ = world.insert_one(entity, K::default());
             },
             has: |world, entity| world.satisfies::<&K>(entity),
+            is_in: |archetype| archetype.has::<K>(),
+            rewound: options.rewound,
             policy: Arc::new(policy),
             absent: options.absent,
             policies: Vec::new(),
             overrides: options.overrides,
         });
+        self
+    }
+
+    /// Registers state that belongs to no entity: a score, whose turn it is. It begins as `T::default()` and is reached with
+    /// [`Step::resource`](crate::Step::resource). It is saved, restored and digested like a component with `.checkpoint()`: it *is*
+    /// one, of a single entity that the framework keeps. So far it does not travel.
+    #[must_use]
+    pub fn resource<T: Component + crate::checkpoint::Checkpoint + Default>(mut self, name: &str) -> Self {
+        let first: fn(&mut EntityBuilder) = |builder| {
+            builder.add(T::default());
+        };
+        let (type_id, kept) = (TypeId::of::<T>(), Box::new(Keeper::<T>(PhantomData)));
+        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first) });
         self
     }
 
@@ -379,7 +419,9 @@ impl SchemaBuilder {
         self.components.sort_by(|a, b| a.name.cmp(&b.name));
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
-        let Self { name, components, mut kinds, messages, mut mistakes } = self;
+        self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
+        let Self { name, components, mut kinds, messages, kept, mut mistakes } = self;
+        check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
@@ -401,7 +443,7 @@ impl SchemaBuilder {
         };
         let absolute = mask(|c| c.column.layout().has_entities()) | 1;
         let interpolated = mask(|c| c.interpolate);
-        let mut inner = Inner { name, components, kinds, messages, presence, slots, absolute, interpolated, digest: 0 };
+        let mut inner = Inner { name, components, kinds, messages, kept, presence, slots, absolute, interpolated, digest: 0 };
         inner.digest = digest(&inner);
         Ok(Schema(Arc::new(inner)))
     }
@@ -427,6 +469,15 @@ fn slots(components: &[ComponentEntry], kinds: &[KindEntry], mistakes: &mut Vec<
         most = most.max(slot);
     }
     most + 1
+}
+
+fn check_resources(components: &[ComponentEntry], kept: &[KeptEntry], mistakes: &mut Vec<SchemaMistake>) {
+    let resources = || kept.iter().filter(|k| k.first.is_some());
+    let room = limits::COMPONENTS.saturating_sub(components.len());
+    check("resource", resources().map(|r| (r.name.as_str(), r.type_id)), room, mistakes);
+    for resource in resources().filter(|r| components.iter().any(|c| c.type_id == r.type_id)) {
+        mistakes.push(SchemaMistake::TypeTwice { sort: "resource", name: resource.name.clone() });
+    }
 }
 
 fn check<'a>(
@@ -468,100 +519,9 @@ fn digest(inner: &Inner) -> u64 {
         hasher.update(&m.layout.digest(&m.name).to_le_bytes());
         hasher.update(&[u8::from(m.reliable)]);
     }
+    for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
+        hasher.update(b"resource ");
+        hasher.update(resource.name.as_bytes());
+    }
     hasher.digest()
-}
-
-/// How one component travels, is drawn and kept.
-pub struct ComponentOptions<C> {
-    policy: Option<Arc<dyn Policy>>,
-    validators: Vec<Validator<C>>,
-    blend: Option<Blend<C>>,
-    checkpoint: bool,
-    parent: bool,
-    notify: bool,
-}
-
-impl<C: Component> ComponentOptions<C> {
-    fn new() -> Self {
-        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: false, parent: false, notify: false }
-    }
-
-    /// Who has authority over this component, whatever the kind's policy says.
-    #[must_use]
-    pub fn authority(mut self, policy: impl Policy) -> Self {
-        self.policy = Some(Arc::new(policy));
-        self
-    }
-
-    /// Checks what a peer wrote before the host takes it: bounds, top speed, rate. Several are asked in order; the first `Err`
-    /// refuses the value.
-    #[must_use]
-    pub fn validate(
-        mut self,
-        check: impl Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync + 'static,
-    ) -> Self {
-        self.validators.push(Box::new(check));
-        self
-    }
-
-    /// Is drawn between two samples, blended with `blend`; for types that are not [`Interpolate`].
-    #[must_use]
-    pub fn interpolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
-        self.blend = Some(blend);
-        self
-    }
-
-    /// The component's first entity field names the parent: the entity does not appear at a guest before its parent does.
-    #[must_use]
-    pub fn parent(mut self) -> Self {
-        self.parent = true;
-        self
-    }
-
-    /// Changes of its value are told as [`News::Changed`](crate::News::Changed). Off by default: news of insertion and removal
-    /// come without it.
-    #[must_use]
-    pub fn notify_changes(mut self) -> Self {
-        self.notify = true;
-        self
-    }
-}
-
-impl<C: Component + Interpolate> ComponentOptions<C> {
-    /// Is drawn between two samples.
-    #[must_use]
-    pub fn interpolate(self) -> Self {
-        self.interpolate_with(C::interpolate)
-    }
-}
-
-impl<C: Component + crate::checkpoint::Checkpoint> ComponentOptions<C> {
-    /// Is kept exactly, and can be rewound.
-    #[must_use]
-    pub fn checkpoint(mut self) -> Self {
-        self.checkpoint = true;
-        self
-    }
-}
-
-/// Options of a kind.
-pub struct KindOptions {
-    overrides: Vec<(TypeId, Arc<dyn Policy>)>,
-    absent: Absent,
-}
-
-impl KindOptions {
-    /// Who has authority over component `C` in entities of this kind.
-    #[must_use]
-    pub fn authority<C: Component>(mut self, policy: impl Policy) -> Self {
-        self.overrides.push((TypeId::of::<C>(), Arc::new(policy)));
-        self
-    }
-
-    /// What becomes of the entities when their owner leaves.
-    #[must_use]
-    pub fn when_owner_leaves(mut self, absent: Absent) -> Self {
-        self.absent = absent;
-        self
-    }
 }

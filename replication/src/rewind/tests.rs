@@ -1,0 +1,1 @@
+//! What rewinding promises, and what it must not be misled by.
