@@ -257,9 +257,10 @@ impl Peer {
             if record.parked && record.kind == kind_index && record.key == key {
                 return self.respawn(world, net, slot, kind, components);
             }
-            if !record.parked {
-                return Err(UsageError::NoNames); // somebody lives under it: the game copied marks
+            if !record.parked && world.get::<&Rewound>(record.entity).is_ok_and(|mark| mark.net == net) {
+                return Err(UsageError::NoNames); // somebody lives under it already
             }
+            // another one of a wrong branch, or one that the game despawned without the step
             saves.limbo.bury(world, net);
             self.end_entity(slot);
         }

@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(drawn, GOLDEN);
     }
 
-    const GOLDEN: [u64; 3] = [0, 0, 0];
+    const GOLDEN: [u64; 3] = [1_157_080_324_752_118_465, 10_514_180_277_614_798_965, 355_546_505_971_466_623];
 
     #[test]
     fn each_part_of_the_place_matters_and_numbers_are_spread() {

@@ -7,11 +7,14 @@ use crate::rewind::saves::Save;
 use crate::rewind::structure::{Rewound, Row};
 use hecs::{Entity, EntityBuilder, World};
 
+/// Has an id that was used in another world.
+struct Burnt;
+
 impl Peer {
     /// Puts the entities and resources of another peer's save into this peer's world, in place of all networked ones there are, and
     /// goes on from its tick. They have the handles that they have there, so that what names them still does; nobody else may
-    /// have those ids.
-    pub(crate) fn load_save(&mut self, world: &mut World, source: &Self, save: &Save) {
+    /// have those ids. `other` is the other peer's world.
+    pub(crate) fn load_save(&mut self, world: &mut World, source: &Self, other: &World, save: &Save) {
         let (Some(from), Some(_)) = (&source.saves, &self.saves) else { return };
         self.forget_saves(world);
         for slot in 0..self.entities.slots() {
@@ -42,6 +45,9 @@ impl Peer {
                 _ => self.entities.resources = Some(handle),
             }
         }
+        // what names somebody who is dead there must never come to name somebody who is born here
+        let used = other.iter().map(|e| e.entity().id()).chain(other.freelist().map(|e| e.id())).max();
+        while used.is_some_and(|last| world.spawn((Burnt,)).id() <= last) {}
         (self.time.tick, self.time.step, self.time.due) = (source.time.tick, source.time.step, source.time.due);
     }
 

@@ -241,7 +241,7 @@ impl<'a, I> Check<'a, I> {
         for _ in 0..self.ticks {
             straight.look();
             let mut other = Run::new(self, make(), false);
-            other.peer.load_save(&mut other.world, &straight.peer, &straight.state);
+            other.peer.load_save(&mut other.world, &straight.peer, &straight.world, &straight.state);
             straight.step(&self.input);
             other.step(&self.input);
             self.compare(Way::Loaded, &mut straight, &mut other)?;
