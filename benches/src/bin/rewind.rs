@@ -6,7 +6,7 @@ use hecs::{Archetype, Entity, World};
 use std::process::ExitCode;
 use std::time::Duration;
 use tidelock::policy::Host;
-use tidelock::{Checkpoint, Config, Peer, Replicate, Rewound, Schema, Simulated, Step};
+use tidelock::{Checkpoint, Config, NetId, Peer, Replicate, Rewound, Schema, Simulated, Step};
 use tidelock_benches::alloc::Counting;
 use tidelock_benches::meter::{Reading, Series, timed};
 
@@ -33,8 +33,11 @@ struct Options {
     json: bool,
 }
 
-/// Corrections before anything is counted: until every buffer has its size.
-const WARM_UP: usize = 60;
+/// Turns before anything is counted: until every buffer has its size.
+const WARM_UP: usize = 3;
+
+/// How often each thing is measured in a turn.
+const TURN: usize = 20;
 
 /// The grid that predicted values are rounded to: steps in a unit.
 const GRID: f32 = 4096.0;
@@ -112,7 +115,7 @@ struct Bench {
     peer: Peer,
     world: World,
     now: Duration,
-    /// Who may die, the oldest first; those who died are passed over.
+    /// Who dies in this step.
     victims: Vec<Entity>,
     churn: usize,
 }
@@ -129,9 +132,10 @@ impl Bench {
         let mut peer = Peer::alone(schema, Config::default()).expect("the settings are good");
         let mut world = World::new();
         peer.keep_saves(&mut world, options.depth).expect("it is alone");
-        let spawn = |i| peer.spawn(&mut world, Unit, values(i as u64)).expect("a host may spawn");
-        let victims = (0..options.entities).map(spawn).collect();
-        let mut bench = Self { peer, world, now: Duration::ZERO, victims, churn: options.churn };
+        for i in 0..options.entities {
+            peer.spawn(&mut world, Unit, values(i as u64)).expect("a host may spawn");
+        }
+        let mut bench = Self { peer, world, now: Duration::ZERO, victims: Vec::new(), churn: options.churn };
         bench.peer.receive(bench.now, &mut bench.world).expect("time goes on");
         bench
     }
@@ -142,16 +146,51 @@ impl Bench {
         self.peer.receive(self.now, &mut self.world).expect("time goes on");
     }
 
-    /// What the structure of the world suffers in a step: the same whenever it is run.
-    fn churn(world: &mut World, step: &mut Step<'_>, victims: &[Entity], churn: usize) {
-        for i in 0..churn {
-            let mut rng = step.rng(tidelock::NetId(0), i as u64);
-            let victim = victims[rng.below(victims.len() as u32) as usize];
-            if step.alive(world, victim) {
-                step.despawn(world, victim).expect("it is alive");
-            }
-            step.spawn(world, Unit, values(rng.next_u64())).expect("there are names");
+    /// Births and deaths: the same whenever the step is run. Who dies is chosen among all, outside of what is timed.
+    fn churn(world: &mut World, step: &mut Step<'_>, victims: &[Entity]) {
+        for (i, victim) in (0..).zip(victims) {
+            step.despawn(world, *victim).expect("it was found alive");
+            let seed = step.rng(NetId(0), i).next_u64();
+            step.spawn(world, Unit, values(seed)).expect("there are names");
         }
+    }
+
+    fn choose(world: &mut World, step: &Step<'_>, count: usize, victims: &mut Vec<Entity>) {
+        victims.clear();
+        let mut rng = step.rng(NetId(1), 0);
+        let all = world.query::<&Rewound>().iter().count() as u32;
+        let mut chosen: Vec<u32> = (0..count).map(|_| rng.below(all)).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        let (mut ordered, mut at) = (step.ordered::<Entity>(world), 0);
+        while let Some((_, entity)) = ordered.next() {
+            if chosen.binary_search(&at).is_ok() {
+                victims.push(entity);
+            }
+            at += 1;
+        }
+    }
+
+    fn archetype(&self) -> &Archetype {
+        let archetypes = self.world.archetypes().filter(|a| a.has::<Rewound>() && a.has::<Health>());
+        archetypes.max_by_key(|a| a.len()).expect("everybody is in it")
+    }
+
+    /// The restore, the restore with all saves, and the births and deaths beside.
+    fn correct(&mut self, depth: usize) -> (Reading, Reading, Reading) {
+        self.advance();
+        let back = self.peer.tick().minus(depth as u64 - 1);
+        let (restored, restore) = timed(|| self.peer.rewind(&mut self.world, back));
+        let restored = restored.expect("it was saved");
+        assert_eq!(restored.is_in_place(), self.churn == 0, "the path that this is about: {restored:?}");
+        let (mut correct, mut churned) = (restore, Reading::default());
+        for _ in 0..depth {
+            let (save, churn) = self.step();
+            self.advance();
+            correct += save;
+            churned += churn;
+        }
+        (restore, correct, churned)
     }
 
     /// Moves everybody, without being timed: the saves of two ticks are never the same.
@@ -167,7 +206,10 @@ impl Bench {
         let Self { peer, world, victims, churn, .. } = self;
         let (step, save) = timed(|| peer.next_step(world));
         let mut step = step.expect("a step is due");
-        let ((), churned) = timed(|| Self::churn(world, &mut step, victims, *churn));
+        if *churn > 0 {
+            Self::choose(world, &step, *churn, victims);
+        }
+        let ((), churned) = timed(|| Self::churn(world, &mut step, victims));
         (save, churned)
     }
 }
@@ -188,39 +230,34 @@ fn measure(options: &Options) -> Measured {
     let mut copies = Copies::default();
     copies.slots.resize_with(options.depth + 1, Default::default);
     let mut out = Measured::default();
-    for _ in 0..=options.depth {
-        bench.pass();
-        bench.step();
-        bench.advance();
-    }
-    for run in 0..options.runs + WARM_UP {
-        let counts = run >= WARM_UP;
-        bench.pass();
-        let (save, _) = bench.step();
-        bench.advance();
-        let back = bench.peer.tick().minus(options.depth as u64 - 1);
-        let (restored, restore) = timed(|| bench.peer.rewind(&mut bench.world, back));
-        let restored = restored.expect("it was saved");
-        assert_eq!(restored.is_in_place(), options.churn == 0, "the path that this is about: {restored:?}");
-        let (mut correct, mut churned) = (restore, Reading::default());
-        for _ in 0..options.depth {
-            let (save, churn) = bench.step();
+    // in turns, so that what else the machine does meets all of them; the first ones of a turn find the caches cold
+    let cold = options.depth + 1;
+    for turn in 0..options.runs.div_ceil(TURN) + WARM_UP {
+        for i in 0..cold + TURN {
             bench.advance();
-            correct += save;
-            churned += churn;
+            let (_, copy) = timed(|| copies.copy(bench.archetype()));
+            if turn >= WARM_UP && i >= cold {
+                out.copy.push(copy);
+            }
         }
-        let archetypes = bench.world.archetypes().filter(|a| a.has::<Rewound>() && a.has::<Health>());
-        let archetype = archetypes.max_by_key(|a| a.len()).expect("everybody is in it");
-        let (_, copy) = timed(|| copies.copy(archetype));
+        for i in 0..cold + TURN {
+            bench.advance();
+            bench.pass();
+            let (save, _) = bench.step();
+            if turn >= WARM_UP && i >= cold {
+                out.save.push(save);
+            }
+        }
+        for _ in 0..TURN {
+            let (restore, correct, churn) = bench.correct(options.depth);
+            if turn >= WARM_UP {
+                out.restore.push(restore);
+                out.correct.push(correct);
+                out.churn.push(churn);
+            }
+        }
         let (_, round) = timed(|| round(&bench.world));
-        if counts {
-            out.copy.push(copy);
-            out.save.push(save);
-            out.restore.push(restore);
-            out.correct.push(correct);
-            out.churn.push(churned);
-            out.round.push(round);
-        }
+        out.round.push(round);
     }
     out
 }
