@@ -63,7 +63,7 @@ pub struct Session<C> {
 }
 
 fn config() -> Config {
-    Config { tick_rate: RATE, send_every: 1, budget: 1 << 20, guests: 1000, session: Some(1), ..Config::default() }
+    Config { tick_rate: RATE, send_every: 1, bandwidth: 1 << 33, guests: 1000, session: Some(1), ..Config::default() }
 }
 
 /// When frame `n` begins: the first nanosecond in which tick `n` is due.

@@ -152,6 +152,7 @@ impl Transport for Plug {
             datagram_limit: limits::DATAGRAM_MAX_BYTES,
             datagram_overhead: 0,
             free: 1 << 20,
+            rate: None,
         })
     }
 

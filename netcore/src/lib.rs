@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ack;
+pub mod allowance;
 pub mod bits;
 pub mod clock;
 pub mod control;

@@ -10,6 +10,14 @@ pub const CLOSE_TEXT_BYTES: usize = 512;
 /// Bytes that each reliable lane may hold for a peer that does not take them, once in the transport and once before it. Beyond, a
 /// message of the game is refused at the call; a peer that has no room for one of the control lane is too slow and is removed.
 pub const LANE_QUEUE_BYTES: usize = 1 << 20;
+/// Bytes that a message counts for beside its own while it waits, so that many small ones are bounded too.
+pub const MESSAGE_COST: usize = 64;
+/// How long a lane may have a message to hand over that the transport does not take; then the peer is too slow.
+pub const LANE_QUEUE_TIME: Duration = Duration::from_secs(10);
+/// Bits per second towards one peer that can be set at least.
+pub const BANDWIDTH_LEAST: u64 = 16_000;
+/// Bytes of the smallest state packet that is built because no more may be sent now.
+pub const PACKET_LEAST_BYTES: usize = 64;
 /// Bytes that every transport must take in one datagram.
 pub const DATAGRAM_MIN_BYTES: usize = 1000;
 /// Bytes of the largest datagram that Tidelock ever builds, whatever a transport offers.

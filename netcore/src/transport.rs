@@ -36,6 +36,9 @@ pub struct Facts {
     pub datagram_overhead: usize,
     /// Bytes of datagrams that it would take now before it answers [`Delivery::Full`].
     pub free: usize,
+    /// Bytes per second, overhead included, that the transport's own congestion control believes the path carries now; never less
+    /// than what is being sent without loss. `None` where it has no congestion control, or knows nothing yet.
+    pub rate: Option<u64>,
 }
 
 /// The answer to a send. Both are normal.

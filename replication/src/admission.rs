@@ -158,8 +158,18 @@ impl Peer {
         };
         let unnamed = welcome.cut_to_fit();
         let (first, tick, now) = (self.config.counters_from, self.time.tick, self.time.now);
-        let mut link =
-            Link::new(id, peer, &self.schema, &self.publisher, first, tick, limits::GUEST_ROWS, now, self.audience.is_some());
+        let mut link = Link::new(
+            id,
+            peer,
+            &self.schema,
+            &self.publisher,
+            first,
+            tick,
+            limits::GUEST_ROWS,
+            self.config.bandwidth,
+            now,
+            self.audience.is_some(),
+        );
         let mut fits = link.post_control(&Control::Welcome(welcome));
         for (peer, name) in unnamed {
             fits &= link.post_control(&Control::Joined { peer, name });
@@ -198,7 +208,18 @@ impl Peer {
         let others: Vec<_> = self.roster.iter().filter(|p| *p.0 != self.local).map(|p| (*p.0, p.1.clone())).collect();
         self.begin_session_time();
         let (first, tick) = (self.config.counters_from, self.time.tick);
-        let link = Link::new(link, PeerId::HOST, &self.schema, &self.publisher, first, tick, limits::ROWS, now, false);
+        let link = Link::new(
+            link,
+            PeerId::HOST,
+            &self.schema,
+            &self.publisher,
+            first,
+            tick,
+            limits::ROWS,
+            self.config.bandwidth,
+            now,
+            false,
+        );
         self.links.push(link);
         self.news.push(News::Admitted { local: self.local });
         for (peer, name) in others {

@@ -24,8 +24,10 @@ pub(crate) struct Buffers {
     pub(crate) touched: Vec<Touched>,
     /// Rows whose entity cannot appear before its parent, by the parent.
     waiting_for: FxHashMap<NetId, BTreeSet<u32>>,
-    /// The inverse of it.
-    waits: FxHashMap<u32, NetId>,
+    /// The inverse of it: for each row whose entity it is of, and the parent.
+    waits: FxHashMap<u32, (NetId, NetId)>,
+    /// Entities that wait, and for which parent.
+    parent_of: FxHashMap<NetId, NetId>,
     /// Entities that came and that rows wait for.
     woken: Vec<NetId>,
     /// Components that name an entity that is not here: (whose, which), each with its words.
@@ -42,6 +44,8 @@ pub(crate) struct Buffers {
     agreed: VecDeque<(Tick, NetId)>,
     /// An entity came, so something may be resolved.
     arrived: bool,
+    /// Rows that have taken an entity over from another: what arrived in them before is still to be written.
+    takeovers: Vec<usize>,
     /// By row of the host's stream: the slot of the entity that was found there last. Names decide; this spares the look-up.
     slots: Vec<u32>,
 }
@@ -119,20 +123,37 @@ impl Buffers {
     }
 
     /// A row's entity cannot appear before its parent.
-    fn wait_for(&mut self, row: u32, parent: NetId) {
+    fn wait_for(&mut self, row: u32, net: NetId, parent: NetId) {
         self.wait_no_more(row);
-        self.waits.insert(row, parent);
+        self.waits.insert(row, (net, parent));
+        self.parent_of.insert(net, parent);
         self.waiting_for.entry(parent).or_default().insert(row);
     }
 
     fn wait_no_more(&mut self, row: u32) {
-        let Some(parent) = self.waits.remove(&row) else { return };
+        let Some((net, parent)) = self.waits.remove(&row) else { return };
+        self.parent_of.remove(&net);
         if let Some(rows) = self.waiting_for.get_mut(&parent) {
             rows.remove(&row);
             if rows.is_empty() {
                 self.waiting_for.remove(&parent);
             }
         }
+    }
+
+    /// Does `parent` itself wait, over any number of others, for `net`? Peers that hang things on one another at the same time can
+    /// close such a circle.
+    fn is_circle(&self, net: NetId, parent: NetId) -> bool {
+        let mut at = parent;
+        // others' circles, that this one does not belong to, end too
+        for _ in 0..=self.parent_of.len() {
+            if at == net {
+                return true;
+            }
+            let Some(next) = self.parent_of.get(&at) else { return false };
+            at = *next;
+        }
+        false
     }
 
     pub(crate) fn stop_waiting(&mut self, net: NetId, c: usize) {
@@ -192,6 +213,11 @@ impl Buffers {
         list
     }
 
+    /// Components that wait for what they name: whose, which, and their words.
+    pub(crate) fn withheld(&self) -> impl Iterator<Item = (&(NetId, usize), &Vec<u32>)> {
+        self.withheld.iter()
+    }
+
     pub(crate) fn is_waiting(&self, net: NetId, c: usize) -> bool {
         self.withheld.contains_key(&(net, c))
     }
@@ -223,6 +249,10 @@ impl Peer {
             }
         }
         self.retry_births(world);
+        while let Some(row) = self.apply.takeovers.pop() {
+            let components = self.links[0].incoming.have(row);
+            self.apply_values(world, Touched { row, components });
+        }
         for row in &touched {
             self.apply_values(world, *row);
         }
@@ -379,6 +409,7 @@ impl Peer {
             let other = record.in_row(PeerId::HOST).filter(|other| *other != row);
             if other.is_none_or(|other| began(row) > began(other)) {
                 record.set_in_row(PeerId::HOST, row);
+                self.apply.takeovers.extend(other.map(|_| row));
             }
             return;
         }
@@ -392,8 +423,10 @@ impl Peer {
         if !all_here {
             return; // whatever is still to come brings it here again
         }
-        if let Some(parent) = self.missing_parent(row, &presence) {
-            return self.apply.wait_for(row as u32, parent);
+        if let Some(parent) = self.missing_parent(row, &presence)
+            && !self.apply.is_circle(presence.net, parent)
+        {
+            return self.apply.wait_for(row as u32, presence.net, parent);
         }
         self.apply.wait_no_more(row as u32);
         self.give_birth(world, row, &presence);
@@ -435,7 +468,7 @@ impl Peer {
     fn retry_births(&mut self, world: &mut World) {
         while let Some(parent) = self.apply.woken.pop() {
             for row in self.apply.waiting_for.remove(&parent).unwrap_or_default() {
-                self.apply.waits.remove(&row);
+                self.apply.wait_no_more(row);
                 self.apply_birth(world, row as usize);
             }
         }

@@ -6,7 +6,6 @@ use crate::block::bits;
 use crate::entities::NO_ROW;
 use crate::error::UsageError;
 use crate::link::Link;
-use crate::look::{Changes, Shown, Viewer};
 use crate::netid::NetId;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
@@ -14,6 +13,7 @@ use crate::receipts::{Decision, Receipt};
 use crate::relevance::{Relevance, Room, Viewpoint};
 use crate::scope::Scope;
 use crate::view::Sighting;
+use crate::viewer::{Changes, Shown, Viewer};
 use hecs::{Entity, World};
 
 /// A host's idea of who sees what, with buffers for what a look finds.

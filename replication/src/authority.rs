@@ -248,7 +248,8 @@ impl Peer {
             link.subscriber.set_own(row, own != 0);
             for c in 1..self.schema.columns() {
                 let wanted = own >> c & 1 == 0;
-                if wanted == link.subscriber.wants(c, row) {
+                // what is hidden is told when it is shown
+                if wanted == link.subscriber.wants(c, row) || link.subscriber.hides(c, row) {
                     continue;
                 }
                 link.subscriber.want(c, row, wanted);

@@ -13,8 +13,11 @@ pub struct Config {
     pub tick_rate: u32,
     /// Ticks between two sends of this peer, 1 to 60.
     pub send_every: u32,
-    /// Bytes of state packets per send and peer. What does not fit waits, the oldest goes first.
-    pub budget: usize,
+    /// Bits per second of everything that goes to one peer, the transport's overhead counted: at least
+    /// [`limits::BANDWIDTH_LEAST`]. No second sees more, and less where the transport believes that the path carries less. State
+    /// that does not fit waits; it and reliable messages get half each while both wait. A host can set it for one guest:
+    /// [`Peer::set_bandwidth`](crate::Peer::set_bandwidth).
+    pub bandwidth: u64,
     /// Guests that a host takes, at most [`limits::PEERS`] − 1.
     pub guests: u16,
     /// Refusals (races not counted) within [`Config::refusal_window`] after which a guest is removed.
@@ -66,7 +69,7 @@ impl Default for Config {
             name: String::new(),
             tick_rate: 60,
             send_every: 1,
-            budget: 32 * 1024,
+            bandwidth: 16_000_000,
             guests: 64,
             refusals: 100,
             refusal_window: Duration::from_secs(10),
@@ -79,6 +82,9 @@ impl Default for Config {
     }
 }
 
+/// What is said of a bandwidth that is too small.
+pub(crate) const BANDWIDTH: &str = "bandwidth must be at least 16 000 bits per second";
+
 impl Config {
     pub(crate) fn check(&self) -> Result<(), UsageError> {
         let bad = |what: &'static str| Err(UsageError::Config(what));
@@ -88,8 +94,8 @@ impl Config {
         if self.send_every == 0 || self.send_every > 60 {
             return bad("send_every must be 1 to 60");
         }
-        if self.budget < limits::DATAGRAM_MIN_BYTES {
-            return bad("budget must hold at least one packet of 1000 bytes");
+        if self.bandwidth < limits::BANDWIDTH_LEAST {
+            return bad(BANDWIDTH);
         }
         if self.guests as usize >= limits::PEERS {
             return bad("guests must be below 1024");

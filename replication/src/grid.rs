@@ -12,6 +12,7 @@ const NONE: u32 = u32::MAX;
 
 pub(crate) struct Grid {
     size: f64,
+    inverse: f64,
     cells: Vec<Cell>,
     by_key: FxHashMap<Key, u32>,
     /// Cells without members: their memory is used again.
@@ -46,6 +47,7 @@ impl Grid {
         let size = f64::from(size);
         Self {
             size,
+            inverse: size.recip(),
             cells: Vec::new(),
             by_key: FxHashMap::default(),
             vacant: Vec::new(),
@@ -57,21 +59,27 @@ impl Grid {
     }
 
     fn key(&self, at: [f32; 3]) -> Key {
-        at.map(|x| (f64::from(x) / self.size).floor().clamp(-EDGE, EDGE) as i32)
+        at.map(|x| {
+            let cells = (f64::from(x) * self.inverse).clamp(-EDGE, EDGE);
+            // rounds down; `floor` is a call where the processor is not known to have it
+            let towards_zero = cells as i32;
+            towards_zero - i32::from(cells < f64::from(towards_zero))
+        })
     }
 
     /// Puts a slot where it is now. `at` is finite. Touches cells only when the slot changes its cell.
+    #[inline]
     pub(crate) fn put(&mut self, slot: u32, at: [f32; 3]) {
         let key = self.key(at);
+        if self.spots.get(slot as usize).is_none_or(|spot| spot.cell == NONE || spot.key != key) {
+            self.shift(slot, key);
+        }
+    }
+
+    fn shift(&mut self, slot: u32, key: Key) {
+        self.take(slot);
         if self.spots.len() <= slot as usize {
             self.spots.resize(slot as usize + 1, NOWHERE);
-        }
-        let spot = self.spots[slot as usize];
-        if spot.cell != NONE {
-            if spot.key == key {
-                return;
-            }
-            self.take(slot);
         }
         let cell = match self.by_key.get(&key) {
             Some(&cell) => cell,

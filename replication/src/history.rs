@@ -265,6 +265,24 @@ impl History {
         (Some(Sample { tick: None, rested: true, words }), after)
     }
 
+    /// The most session ticks between two samples, one after the other, of the last `count` that did not end a rest; 0 if there are
+    /// no two.
+    pub(crate) fn widest_gap(&self, c: usize, row: usize, count: usize) -> u64 {
+        let (mut widest, mut later) = (0, None);
+        let oldest = self.now.0.saturating_sub(RING as u64 - 1);
+        let samples = (oldest..=self.now.0).rev().map(Tick).filter(|t| self.has(c, row, *t));
+        for Mark { sample, first, rested } in samples.map(|t| self.logged(c, row, t).0.mark).take(count) {
+            if let Some(later) = later {
+                widest = widest.max(Tick::since(later, sample));
+            }
+            if first || rested {
+                break;
+            }
+            later = Some(sample);
+        }
+        widest
+    }
+
     /// The newest send tick that the ring remembers in which the row changed.
     pub(crate) fn newest_change(&self, c: usize, row: usize) -> Option<Tick> {
         let oldest = self.now.0.saturating_sub(RING as u64 - 1);

@@ -65,6 +65,8 @@ pub(crate) struct Incoming {
     newest: (u64, Tick),
     complete: Tick,
     interval: u64,
+    /// A list has come: rows may be told less often than sends go out.
+    paced: bool,
     decoded: Decoded,
     columns: usize,
     components: usize,
@@ -91,6 +93,7 @@ impl Incoming {
             newest: (0, Tick::ZERO),
             complete: Tick::ZERO,
             interval: 1,
+            paced: false,
             decoded: Decoded::default(),
             columns: schema.columns(),
             components: schema.components.len(),
@@ -121,6 +124,15 @@ impl Incoming {
         self.interval
     }
 
+    /// How many session ticks more than usual are between two samples of a row's component, lately.
+    pub(crate) fn lag(&self, c: usize, row: usize) -> u64 {
+        const SAMPLES: usize = 4;
+        if !self.paced {
+            return 0;
+        }
+        self.mirror.widest_gap(c, row, SAMPLES).saturating_sub(self.interval)
+    }
+
     /// Reads the rest of a state packet, after its `kind`. `sent`: the newest packet number of the other direction; `now`: the
     /// session's tick.
     pub(crate) fn receive(
@@ -141,6 +153,7 @@ impl Incoming {
         let mut decoded = std::mem::take(&mut self.decoded);
         let result = self.decode(schema, kind, &header, r, &mut decoded);
         if let Ok(true) = result {
+            self.paced |= kind == PacketKind::List;
             self.publish(&header, &decoded);
         }
         let oldest_age = decoded.entries.iter().map(|e| e.sample_age).max().unwrap_or(0);

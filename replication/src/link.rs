@@ -1,24 +1,32 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::incoming::Incoming;
-use crate::look::Viewer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use crate::subscriber::Subscriber;
+use crate::viewer::Viewer;
 use crate::why::Scarce;
 use std::collections::VecDeque;
 use std::time::Duration;
+use tidelock_netcore::allowance::{Allowance, LARGEST_SAVING};
 use tidelock_netcore::clock::RttEstimator;
 use tidelock_netcore::control::{self, Control};
 use tidelock_netcore::error::TransportError;
 use tidelock_netcore::limits;
 use tidelock_netcore::packet::{Echo, Stamp, WireTime};
 use tidelock_netcore::tick::Tick;
-use tidelock_netcore::transport::{Delivery, Lane, LinkId, Transport};
+use tidelock_netcore::transport::{Delivery, Facts, Lane, LinkId, Transport};
 
 /// How often clocks ride along.
 const STAMP_INTERVAL: Duration = Duration::from_millis(200);
+/// What a mark mostly takes, at most.
+const MARK_BYTES: usize = 40;
+/// How long an acknowledgement waits for room: well within what the other side allows beside the round trip before it takes a
+/// packet for lost (`Link::loss_time`).
+const ACK_WAIT: Duration = Duration::from_millis(40);
+/// While state does not all fit, so many packets a second or less, as long as they are not full: each has its overhead.
+const PACKETS_PER_SECOND: u64 = 30;
 
 pub(crate) struct Link {
     pub(crate) id: LinkId,
@@ -35,15 +43,22 @@ pub(crate) struct Link {
     pub(crate) last_sent: Option<Duration>,
     /// When state was last sent.
     pub(crate) last_state: Option<Duration>,
-    /// Bytes of state that may still go out until the budget is renewed.
-    pub(crate) budget: usize,
-    renewed: Option<Duration>,
+    pub(crate) allowance: Allowance,
+    /// Bits per second that were set for this peer.
+    pub(crate) bandwidth: u64,
+    /// Bytes of the next state packet, overhead included, at least: what is worth its overhead while state does not all fit, or
+    /// the value that found no room.
+    state_need: usize,
+    /// The last send left state behind for want of allowance.
+    state_waits: bool,
+    /// The transport's overhead per packet, as it said last.
+    overhead: usize,
     /// Marks that still go out at once after state, so that the other side knows what has come to rest.
     pub(crate) unsettled: u8,
     /// What the last send had too little of.
     pub(crate) scarce: Scarce,
-    /// Something came that wants an acknowledgement.
-    pub(crate) owes_ack: bool,
+    /// Since when something waits for an acknowledgement.
+    pub(crate) owes_ack: Option<Duration>,
     /// By lane, so that none can take another's room or hold it up.
     outbox: [Outbox; Lane::COUNT as usize],
     overfull: bool,
@@ -58,7 +73,46 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct Outbox {
     messages: VecDeque<Vec<u8>>,
+    /// [`limits::MESSAGE_COST`] for each included.
     bytes: usize,
+    /// Since when the transport has not taken the first.
+    stuck: Option<Duration>,
+}
+
+impl Outbox {
+    /// Hands over the first message; `false` if the transport has no room for it.
+    fn hand_over(
+        &mut self,
+        transport: &mut dyn Transport,
+        now: Duration,
+        to: LinkId,
+        lane: Lane,
+    ) -> Result<bool, TransportError> {
+        let Some(bytes) = self.messages.front() else { return Ok(false) };
+        match transport.send_message(now, to, lane, bytes)? {
+            Delivery::Full => {
+                self.stuck.get_or_insert(now);
+                Ok(false)
+            }
+            Delivery::Taken => {
+                self.bytes -= bytes.len() + limits::MESSAGE_COST;
+                self.messages.pop_front();
+                self.stuck = None;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// What waits to be handed over to one peer: its reliable messages, see [`Peer::backlog`](crate::Peer::backlog).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many.
+    pub messages: usize,
+    /// What they count for: their bytes, and [`limits::MESSAGE_COST`] each.
+    pub bytes: usize,
+    /// What they may count for. A message beyond is refused with [`UsageError::Backlog`](crate::UsageError::Backlog).
+    pub limit: usize,
 }
 
 /// What happened on one link, as values.
@@ -86,6 +140,8 @@ pub struct LinkCounters {
     pub unknown_despawns: u64,
     /// The transport had no room for a state packet.
     pub full: u64,
+    /// Unreliable messages that were dropped here because there was no room for them.
+    pub unsent_messages: u64,
 }
 
 impl Link {
@@ -98,6 +154,7 @@ impl Link {
         first: u64,
         tick: Tick,
         rows: usize,
+        bandwidth: u64,
         now: Duration,
         partial: bool,
     ) -> Self {
@@ -113,11 +170,14 @@ impl Link {
             last_heard: now,
             last_sent: None,
             last_state: None,
-            budget: 0,
-            renewed: None,
+            allowance: Allowance::new(bandwidth / 8),
+            bandwidth,
+            state_need: 0,
+            state_waits: false,
+            overhead: 0,
             unsettled: 0,
             scarce: Scarce::Nothing,
-            owes_ack: false,
+            owes_ack: None,
             outbox: Default::default(),
             overfull: false,
             compared: None,
@@ -147,10 +207,11 @@ impl Link {
     /// Queues a reliable message; `false` if its lane has no room for it.
     pub(crate) fn post(&mut self, lane: Lane, bytes: &[u8]) -> bool {
         let outbox = &mut self.outbox[usize::from(lane.0)];
-        if outbox.bytes + bytes.len() > limits::LANE_QUEUE_BYTES {
+        let cost = bytes.len() + limits::MESSAGE_COST;
+        if outbox.bytes + cost > limits::LANE_QUEUE_BYTES {
             return false;
         }
-        outbox.bytes += bytes.len();
+        outbox.bytes += cost;
         outbox.messages.push_back(bytes.to_vec());
         true
     }
@@ -169,38 +230,129 @@ impl Link {
         now > self.last_heard.saturating_add(limit)
     }
 
-    /// Was there no room for something that must arrive?
-    pub(crate) fn is_overfull(&self) -> bool {
-        self.overfull
+    /// Was there no room for something that must arrive, or has the transport not taken a message for too long?
+    pub(crate) fn is_too_slow(&self, now: Duration) -> bool {
+        let stuck = |outbox: &Outbox| outbox.stuck.is_some_and(|since| now > since + limits::LANE_QUEUE_TIME);
+        self.overfull || self.outbox.iter().any(stuck)
     }
 
-    /// Hands queued messages to the transport, lane by lane, each until the transport has no more room for it.
-    pub(crate) fn flush_messages(&mut self, transport: &mut dyn Transport, now: Duration) -> Result<(), TransportError> {
-        for (lane, outbox) in self.outbox.iter_mut().enumerate() {
-            while let Some(bytes) = outbox.messages.front() {
-                match transport.send_message(now, self.id, Lane(lane as u8), bytes)? {
-                    Delivery::Full => break,
-                    Delivery::Taken => {
-                        self.counters.message_bytes_out += bytes.len() as u64;
-                        outbox.bytes -= bytes.len();
-                        outbox.messages.pop_front();
-                    }
+    /// The game's messages that wait.
+    pub(crate) fn backlog(&self) -> Backlog {
+        let outbox = &self.outbox[usize::from(Lane::RELIABLE.0)];
+        Backlog { messages: outbox.messages.len(), bytes: outbox.bytes, limit: limits::LANE_QUEUE_BYTES }
+    }
+
+    /// Hands queued messages to the transport, lane by lane in order, each until the transport has no more room for it. Control
+    /// messages go in any case; the game's have their share of the allowance.
+    pub(crate) fn flush_messages(
+        &mut self,
+        transport: &mut dyn Transport,
+        now: Duration,
+        interval: Duration,
+    ) -> Result<(), TransportError> {
+        for (lane, outbox) in (0..).map(Lane).zip(&mut self.outbox) {
+            while let Some(size) = outbox.messages.front().map(Vec::len) {
+                let cost = message_cost(size, self.overhead);
+                let room = self.allowance.message_room(now, interval, self.state_waits);
+                // one that the transport did not take is tried again in any case, and paid for afterwards: nothing is kept for it
+                // meanwhile, and what state takes must not make its peer look slow
+                let may_go = lane == Lane::CONTROL || outbox.stuck.is_some() || room >= cost.min(LARGEST_SAVING);
+                if !may_go || !outbox.hand_over(transport, now, self.id, lane)? {
+                    break;
+                }
+                self.counters.message_bytes_out += size as u64;
+                match lane {
+                    Lane::CONTROL => self.allowance.debit(now, cost),
+                    _ => self.allowance.take_message(now, cost),
                 }
             }
         }
         Ok(())
     }
 
-    /// Renews the budget: with every scheduled send, and when the time of one has passed.
-    pub(crate) fn refill(&mut self, budget: usize, scheduled: bool, interval: Duration, now: Duration) {
-        if scheduled || self.renewed.is_none_or(|at| now >= at + interval) {
-            self.budget = budget;
-            self.renewed = Some(now);
+    /// Sends an unreliable message, or drops it if what the reliable ones that wait leave of the allowance is too little. No room
+    /// in the transport is as good as lost.
+    pub(crate) fn send_loose(&mut self, transport: &mut dyn Transport, now: Duration, interval: Duration, bytes: &[u8]) {
+        let cost = bytes.len() + self.overhead;
+        let waits = self.message_need();
+        let room = self.allowance.message_room(now, interval, self.state_waits).saturating_sub(waits);
+        // one that is larger than the bucket is paid for afterwards
+        let fits = room >= cost.min(self.allowance.capacity() / 2);
+        if fits && transport.send_datagram(now, self.id, bytes) == Ok(Delivery::Taken) {
+            self.allowance.take_message(now, cost);
+            self.counters.bytes_out += bytes.len() as u64;
+        } else {
+            self.counters.unsent_messages += 1;
         }
+    }
+
+    /// A send begins: the rate is what was set, and no more than the transport believes the path carries.
+    pub(crate) fn renew(&mut self, facts: &Facts, now: Duration) {
+        self.overhead = facts.datagram_overhead;
+        let ceiling = self.bandwidth / 8;
+        let rate = facts.rate.map_or(ceiling, |rate| rate.clamp(limits::BANDWIDTH_LEAST / 8, ceiling));
+        // an estimate that wavers is not followed at every turn
+        let old = self.allowance.rate();
+        if rate == ceiling || old > ceiling || rate.abs_diff(old) > old / 8 {
+            self.allowance.set_rate(now, rate);
+        }
+        self.state_waits = false;
+        self.allowance.set_aside(2 * (MARK_BYTES + self.overhead));
+        self.allowance.save_up(self.state_need + self.message_need());
+    }
+
+    /// Bytes of the next state packet, without the transport's overhead, at most; `None` if there is too little for one.
+    pub(crate) fn state_limit(&mut self, facts: &Facts, now: Duration, interval: Duration) -> Option<usize> {
+        let most = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES);
+        if most < limits::PACKET_LEAST_BYTES {
+            return None;
+        }
+        let need = self.state_need.max(limits::PACKET_LEAST_BYTES + self.overhead).min(most + self.overhead);
+        let room = self.allowance.state_room(now, interval, self.message_need() > 0);
+        self.state_waits = room < need;
+        (room >= need).then(|| (room - self.overhead).min(most))
+    }
+
+    /// State has gone out in a packet of so many bytes, and `all` of it was in there. Else the next packets are worth their
+    /// overhead: some milliseconds' worth.
+    pub(crate) fn state_sent(&mut self, bytes: usize, all: bool, now: Duration) {
+        self.allowance.take_state(now, bytes + self.overhead);
+        let worth = (self.allowance.rate() / PACKETS_PER_SECOND) as usize;
+        self.state_need = if all { 0 } else { worth.min(limits::DATAGRAM_MIN_BYTES) };
+    }
+
+    /// What comes first does not fit a packet of so many bytes: a larger one is saved up for.
+    pub(crate) fn state_did_not_fit(&mut self, limit: usize) {
+        self.state_need = (2 * limit + self.overhead).min(LARGEST_SAVING);
+        self.state_waits = true;
+    }
+
+    /// A packet without state has gone out, room or not.
+    pub(crate) fn mark_sent(&mut self, bytes: usize, now: Duration) {
+        self.allowance.debit(now, bytes + self.overhead);
+    }
+
+    /// Must an acknowledgement go by itself now? Where there is little room it waits a while for state to ride along with.
+    pub(crate) fn is_ack_due(&mut self, now: Duration, interval: Duration) -> bool {
+        let Some(since) = self.owes_ack else { return false };
+        now >= since + ACK_WAIT || self.allowance.room(now, interval) >= limits::PACKET_LEAST_BYTES + self.overhead
+    }
+
+    /// What the next of the game's reliable messages costs, as far as it is saved up for; 0 if none waits, or the transport takes
+    /// none.
+    fn message_need(&self) -> usize {
+        let outbox = &self.outbox[usize::from(Lane::RELIABLE.0)];
+        let next = outbox.messages.front().filter(|_| outbox.stuck.is_none());
+        next.map_or(0, |next| message_cost(next.len(), self.overhead).min(LARGEST_SAVING))
     }
 
     /// How long a packet may stay without an answer until it counts as lost.
     pub(crate) fn loss_time(&self, send_interval: Duration) -> Duration {
         self.rtt.timeout(Duration::from_millis(50)) + send_interval * 2 + Duration::from_millis(25)
     }
+}
+
+/// What a message takes of the allowance: its bytes, and the overhead of the packets that it fills.
+fn message_cost(size: usize, overhead: usize) -> usize {
+    size + overhead * size.div_ceil(limits::DATAGRAM_MIN_BYTES).max(1)
 }

@@ -1,104 +1,31 @@
 //! What one guest sees, brought up to date: permission at every look, interest every few ones.
 
 use crate::grid::Sweep;
-use crate::peer_id::PeerId;
-use crate::relevance::{Detail, Limit, Room, Sight, Unseen, Viewpoint};
-use crate::scope::{Placed, Rooms, Scope, join, leave};
+use crate::judge::square;
+use crate::relevance::{Limit, Unseen};
+use crate::scope::Scope;
+use crate::viewer::{Changes, Seen, Viewer, Who, merge, period, step};
 use hecs::World;
-use smallvec::SmallVec;
 
 /// After so many changes, a guest looks at everything instead of at each of them.
 const CHANGES: u64 = 1024;
 /// The nearest part of a guest's horizon that it may move through before its surroundings are looked at anew, as a divisor.
 const STRIDE: f64 = 8.0;
 
-/// A guest, as one who sees.
-pub(crate) struct Viewer {
-    pub(crate) who: Who,
-    viewpoint: Viewpoint,
-    tier: Option<usize>,
-    /// Sorted by slot.
-    seen: Vec<Seen>,
-    /// Number of the first change that it has not looked at.
-    read: u64,
-    /// Of the scope, when everything was looked at.
-    version: u64,
-    /// From where everything was looked at.
-    eye: Option<[f32; 3]>,
-    /// Square of the distance below which what appears is seen at once. Negative: nothing is.
-    horizon: f64,
-    /// How many came since everything was looked at.
-    extra: usize,
-    /// Everything must be looked at.
-    stale: bool,
-}
-
-/// Who sees, apart from what it sees.
-pub(crate) struct Who {
-    pub(crate) peer: PeerId,
-    pub(crate) rooms: Rooms,
-}
-
-/// What a viewer knows of what it sees.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Seen {
-    slot: u32,
-    born: u32,
-    hidden: u64,
-    period: u8,
-    /// Importance, in half octaves.
-    step: i8,
-}
-
-/// What a look has changed. Parents come before their children.
-#[derive(Default)]
-pub(crate) struct Changes {
-    pub(crate) shown: Vec<Shown>,
-    pub(crate) hidden: Vec<(u32, Unseen)>,
-    pub(crate) changed: Vec<Shown>,
-}
-
-impl Changes {
-    fn clear(&mut self) {
-        self.shown.clear();
-        self.hidden.clear();
-        self.changed.clear();
-    }
-}
-
-/// How a guest sees an entity.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Shown {
-    pub(crate) slot: u32,
-    /// Bit c: component c is not for this guest.
-    pub(crate) hidden: u64,
-    /// Every how many sends it counts.
-    pub(crate) period: u8,
-    /// Importance; nearer is larger. Positive.
-    pub(crate) weight: f32,
-}
-
-impl Seen {
-    fn shown(self) -> Shown {
-        let Self { slot, hidden, period, step, .. } = self;
-        Shown { slot, hidden, period, weight: (f32::from(step) / 2.0).exp2() }
-    }
-}
-
 /// What was found out about a slot in the look with that number.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memo {
-    judged: u32,
-    listed: u32,
+    pub(crate) judged: u32,
+    pub(crate) listed: u32,
     /// As the lead of a group: it was considered.
-    weighed: u32,
-    chosen: u32,
+    pub(crate) weighed: u32,
+    pub(crate) chosen: u32,
     /// Why it may not be seen.
-    why: Option<Unseen>,
+    pub(crate) why: Option<Unseen>,
     /// Nothing is against it or its ancestors, whoever owns it.
-    is_open: bool,
-    /// Of its group.
-    distance: f32,
+    pub(crate) is_open: bool,
+    /// Of its group; `None` if it counts as it was.
+    pub(crate) distance: Option<f32>,
 }
 
 /// Memory that is used again by each look.
@@ -120,62 +47,6 @@ struct Candidate {
     lead: u32,
     /// Members that may be seen.
     members: u32,
-}
-
-impl Viewer {
-    pub(crate) fn new(peer: PeerId) -> Self {
-        Self {
-            who: Who { peer, rooms: Rooms::new() },
-            viewpoint: Viewpoint::Own,
-            tier: None,
-            seen: Vec::new(),
-            read: 0,
-            version: 0,
-            eye: None,
-            horizon: -1.0,
-            extra: 0,
-            stale: true,
-        }
-    }
-
-    /// Does it see the slot, after its last look? Of an entity that ended since, it still does.
-    pub(crate) fn sees(&self, slot: u32) -> bool {
-        self.find(slot).is_some()
-    }
-
-    fn find(&self, slot: u32) -> Option<&Seen> {
-        self.seen.binary_search_by_key(&slot, |s| s.slot).ok().map(|at| &self.seen[at])
-    }
-
-    /// What it sees, by slot.
-    pub(crate) fn seen(&self) -> impl ExactSizeIterator<Item = Shown> + '_ {
-        self.seen.iter().map(|s| s.shown())
-    }
-
-    pub(crate) fn set_viewpoint(&mut self, viewpoint: Viewpoint) {
-        self.viewpoint = viewpoint;
-    }
-
-    /// How many of the nearest it sees, instead of what the settings say.
-    pub(crate) fn set_tier(&mut self, count: Option<usize>) {
-        self.stale |= self.tier != count;
-        self.tier = count;
-    }
-
-    pub(crate) fn join_room(&mut self, room: Room) {
-        self.stale |= join(&mut self.who.rooms, room);
-    }
-
-    pub(crate) fn is_in(&self, room: Room) -> bool {
-        self.who.rooms.iter().any(|r| r.0 == room)
-    }
-
-    /// Leaves a room, if this was the last time that it had entered. Returns whether it was in.
-    pub(crate) fn leave_room(&mut self, room: Room) -> bool {
-        let left = leave(&mut self.who.rooms, room);
-        self.stale |= left == Some(true);
-        left.is_some()
-    }
 }
 
 impl Scope {
@@ -204,24 +75,6 @@ impl Scope {
         }
         viewer.read = end;
         self.settle(viewer, world, eye, out);
-    }
-
-    /// Is there anything to ask at every look?
-    fn judges(&self) -> bool {
-        !self.rules.is_empty() || !self.shows.is_empty()
-    }
-
-    /// Where a viewer sees from now.
-    fn eye(&self, viewer: &Viewer, world: &World) -> Option<[f32; 3]> {
-        let at = match viewer.viewpoint {
-            Viewpoint::Point(at) => Some(at),
-            Viewpoint::Entity(entity) => self.places.iter().find_map(|place| (place.one)(world, entity)),
-            Viewpoint::Own => {
-                let own = self.owned.get(&viewer.who.peer)?;
-                own.iter().map(|o| &self.hot[o.1 as usize]).find(|h| h.placed == Placed::Yes).map(|h| h.at)
-            }
-        };
-        at.filter(|at| at.iter().all(|x| x.is_finite()))
     }
 
     fn is_due(&self, viewer: &Viewer, eye: Option<[f32; 3]>, send: u64) -> bool {
@@ -281,7 +134,7 @@ impl Scope {
             Some(eye) => {
                 let horizon = self.cut(viewer, world, eye, &mut candidates);
                 for candidate in &candidates {
-                    self.choose(candidate.lead, candidate.distance);
+                    self.choose(candidate.lead, Some(candidate.distance));
                 }
                 horizon
             }
@@ -363,7 +216,7 @@ impl Scope {
             return;
         }
         self.judge(who, world, lead);
-        self.choose(lead, self.felt(who, lead, eye));
+        self.choose(lead, Some(self.felt(who, lead, eye)));
     }
 
     /// Looks only at what has changed, and at what is seen if there are rules.
@@ -376,7 +229,7 @@ impl Scope {
         }
         if self.judges() {
             for i in 0..viewer.seen.len() {
-                self.reconsider(viewer, world, viewer.seen[i].slot, eye);
+                self.judge_again(&viewer.who, world, viewer.seen[i].slot, eye);
             }
         }
         viewer.extra += self.scratch.fresh.len();
@@ -397,92 +250,35 @@ impl Scope {
         let is_seen = members.iter().any(|m| self.memo[*m as usize].listed == self.looks);
         let is_near = || eye.is_some_and(|eye| self.distance(lead, eye) < viewer.horizon);
         if is_seen || self.is_given(&viewer.who, lead) || is_near() {
-            self.choose(lead, self.felt(&viewer.who, lead, eye));
+            self.choose(lead, Some(self.felt(&viewer.who, lead, eye)));
         }
     }
 
-    /// Is interest in the group not limited by distance?
-    fn is_given(&self, who: &Who, lead: u32) -> bool {
-        self.limit == Limit::Everything || self.hot[lead as usize].free || self.owns_one(who, lead)
-    }
-
-    fn owns_one(&self, who: &Who, lead: u32) -> bool {
-        self.groups.members(lead).iter().any(|m| self.owns(who, *m))
-    }
-
-    fn owns(&self, who: &Who, slot: u32) -> bool {
-        self.hot[slot as usize].owned && self.cold[slot as usize].owns(who.peer)
+    /// Judges the group of something seen again. Unless more of it is seen now, distances wait for the next survey.
+    fn judge_again(&mut self, who: &Who, world: &World, slot: u32, eye: Option<[f32; 3]>) {
+        let lead = self.groups.lead(slot);
+        if std::mem::replace(&mut self.memo[lead as usize].weighed, self.looks) == self.looks {
+            return;
+        }
+        self.judge(who, world, lead);
+        let is_new = |m: &Memo| m.why.is_none() && m.listed != self.looks;
+        let has_more = self.groups.members(lead).iter().any(|m| is_new(&self.memo[*m as usize]));
+        let square = has_more.then(|| self.felt(who, lead, eye));
+        self.choose(lead, square);
     }
 
     /// Takes the permitted members of a group that was judged.
-    fn choose(&mut self, lead: u32, square: f64) {
+    fn choose(&mut self, lead: u32, square: Option<f64>) {
+        let distance = square.map(|square| square.sqrt() as f32);
         let (memo, look, fresh) = (&mut self.memo, self.looks, &mut self.scratch.fresh);
         for &slot in self.groups.members(lead) {
             let memo = &mut memo[slot as usize];
             if memo.why.is_none() {
-                (memo.chosen, memo.distance) = (look, square.sqrt() as f32);
+                (memo.chosen, memo.distance) = (look, distance);
                 if memo.listed != look {
                     fresh.push(slot);
                 }
             }
-        }
-    }
-
-    /// Finds out which members of a group may be seen. Returns how many.
-    fn judge(&mut self, who: &Who, world: &World, lead: u32) -> u32 {
-        let mut count = 0;
-        for &slot in self.groups.members(lead) {
-            let hot = &self.hot[slot as usize];
-            let owns = hot.owned && self.cold[slot as usize].owns(who.peer);
-            let refusal = match hot.alive {
-                true if owns => None,
-                true => self.refusal(who, world, slot),
-                false => Some(Unseen::Gone),
-            };
-            let mut is_open = refusal.is_none();
-            if !self.groups.is_alone(slot) {
-                is_open &= self.groups.parents(slot).all(|p| self.memo[p as usize].is_open);
-            }
-            let why = if owns && hot.alive || is_open { None } else { refusal.or(Some(Unseen::Parent)) };
-            let memo = &mut self.memo[slot as usize];
-            (memo.judged, memo.why, memo.is_open) = (self.looks, why, is_open);
-            count += u32::from(why.is_none());
-        }
-        count
-    }
-
-    /// What is against showing it, its ancestors aside.
-    fn refusal(&self, who: &Who, world: &World, slot: u32) -> Option<Unseen> {
-        if !self.shares_room(slot, &who.rooms) {
-            return Some(Unseen::OtherRoom);
-        }
-        if self.rules.is_empty() {
-            return None;
-        }
-        let sight = self.sight(who, world, slot);
-        (!self.rules.iter().all(|rule| rule(&sight))).then_some(Unseen::Rule)
-    }
-
-    fn sight<'a>(&'a self, who: &Who, world: &'a World, slot: u32) -> Sight<'a> {
-        let cold = &self.cold[slot as usize];
-        Sight { peer: who.peer, world, entity: cold.entity, owners: &cold.owners }
-    }
-
-    /// The square of a group's distance: that of its nearest member.
-    fn distance(&self, lead: u32, eye: [f32; 3]) -> f64 {
-        let placed = |m: &u32| {
-            let hot = &self.hot[*m as usize];
-            (hot.placed == Placed::Yes).then(|| square(hot.at, eye))
-        };
-        self.groups.members(lead).iter().filter_map(placed).fold(f64::INFINITY, f64::min)
-    }
-
-    /// The same for level of detail and importance: what is the guest's own, or has no place, is at hand.
-    fn felt(&self, who: &Who, lead: u32, eye: Option<[f32; 3]>) -> f64 {
-        let is_placed = |m: &u32| self.hot[*m as usize].placed != Placed::No;
-        match eye {
-            Some(eye) if !self.owns_one(who, lead) && self.groups.members(lead).iter().any(is_placed) => self.distance(lead, eye),
-            _ => 0.0,
         }
     }
 
@@ -527,64 +323,26 @@ impl Scope {
 
     fn row(&self, who: &Who, world: &World, slot: u32, unit: f32, old: Option<&Seen>) -> Seen {
         let hot = &self.hot[slot as usize];
-        let distance = self.memo[slot as usize].distance;
-        let close = distance * self.stay.sqrt() as f32;
         let mut hidden = 0;
         if !self.shows.is_empty() && !self.owns(who, slot) {
             let sight = self.sight(who, world, slot);
             hidden = self.shows.iter().filter(|(_, agrees)| !agrees(&sight)).fold(0, |mask, (bit, _)| mask | bit);
         }
+        let mut new = Seen { slot, born: hot.born, hidden, ..*old.unwrap_or(&Seen::default()) };
+        let Some(distance) = self.memo[slot as usize].distance else { return new };
         let weight = self.weights[usize::from(hot.kind)];
-        let mut new =
-            Seen { slot, born: hot.born, hidden, period: period(self.detail, distance), step: step(weight, distance, unit) };
+        (new.period, new.step) = (period(self.detail, distance), step(weight, distance, unit));
+        let Some(old) = old.filter(|old| **old != new) else { return new };
         // what is within the margin stays
-        if let Some(old) = old {
-            if (period(self.detail, close)..=new.period).contains(&old.period) {
-                new.period = old.period;
-            }
-            if (new.step..=step(weight, close, unit) + 1).contains(&old.step) {
-                new.step = old.step;
-            }
+        let close = distance * self.stay.sqrt() as f32;
+        if (period(self.detail, close)..=new.period).contains(&old.period) {
+            new.period = old.period;
+        }
+        if (new.step..=step(weight, close, unit) + 1).contains(&old.step) {
+            new.step = old.step;
         }
         new
     }
-
-    /// Why a viewer does not see a slot, as things are now; `Ok` if it does.
-    pub(crate) fn explain(&self, viewer: &Viewer, world: &World, slot: u32) -> Result<(), Unseen> {
-        let who = &viewer.who;
-        let hot = self.hot.get(slot as usize).filter(|h| h.alive).ok_or(Unseen::Gone)?;
-        if !self.owns(who, slot) {
-            self.refusal(who, world, slot).map_or(Ok(()), Err)?;
-            let mut line: SmallVec<[u32; 8]> = self.groups.parents(slot).collect();
-            let mut next = 0;
-            while next < line.len() {
-                if !self.owns(who, line[next]) && self.refusal(who, world, line[next]).is_some() {
-                    return Err(Unseen::Parent);
-                }
-                let further = self.groups.parents(line[next]).filter(|p| !line.contains(p));
-                let further: SmallVec<[u32; 2]> = further.collect();
-                line.extend(further);
-                next += 1;
-            }
-        }
-        if viewer.find(slot).is_some_and(|seen| seen.born == hot.born) {
-            return Ok(());
-        }
-        let lead = self.groups.lead(slot);
-        if self.is_given(who, lead) {
-            return Err(Unseen::Soon);
-        }
-        let eye = self.eye(viewer, world).ok_or(Unseen::NoViewpoint)?;
-        let is_soon = self.distance(lead, eye) < viewer.horizon || viewer.stale && viewer.eye.is_none();
-        Err(if is_soon { Unseen::Soon } else { Unseen::TooFar })
-    }
-}
-
-/// The square of the distance of two finite places. Twice the range of `f32` does not overflow it.
-#[inline]
-pub(crate) fn square(a: [f32; 3], b: [f32; 3]) -> f64 {
-    let [x, y, z] = [0, 1, 2].map(|i| f64::from(a[i]) - f64::from(b[i]));
-    x * x + y * y + z * z
 }
 
 /// Leaves the nearest candidates that together have `count` members. Returns the square of the distance of the last one, or
@@ -612,41 +370,4 @@ fn nearest(candidates: &mut Vec<Candidate>, count: usize) -> f64 {
         candidates.truncate(needed);
     }
     candidates.iter().map(|c| c.counts).fold(0.0, f64::max)
-}
-
-fn period(detail: Option<Detail>, distance: f32) -> u8 {
-    let Some(Detail { full, slowest }) = detail else { return 1 };
-    if full.is_nan() || full <= 0.0 {
-        return 1;
-    }
-    let (mut period, mut limit) = (1u8, full);
-    while distance > limit && period < slowest {
-        period = period.saturating_mul(2).min(slowest);
-        limit *= 2.0;
-    }
-    period
-}
-
-/// Importance in half octaves, from −24 on.
-fn step(weight: f32, distance: f32, unit: f32) -> i8 {
-    // log2 of what is finite and positive, between −24 and 12
-    ((weight / (1.0 + (distance / unit).min(4096.0))).log2() * 2.0).round().clamp(-48.0, 48.0) as i8
-}
-
-/// Sorts by slot what is sorted up to `old`.
-fn merge(seen: &mut [Seen], old: usize, new: &mut Vec<Seen>) {
-    new.clear();
-    new.extend_from_slice(&seen[old..]);
-    new.sort_unstable_by_key(|s| s.slot);
-    let (mut from, mut to) = (old, seen.len());
-    while let Some(&last) = new.last() {
-        to -= 1;
-        if from > 0 && seen[from - 1].slot > last.slot {
-            from -= 1;
-            seen[to] = seen[from];
-        } else {
-            seen[to] = last;
-            new.pop();
-        }
-    }
 }

@@ -212,13 +212,13 @@ impl Peer {
     }
 
     fn post_message(&mut self, at: usize, message: usize, bytes: &[u8]) -> Result<(), UsageError> {
+        let interval = self.send_interval();
         let link = &mut self.links[at];
         if self.schema.messages[message].reliable {
             return if link.post(Lane::RELIABLE, bytes) { Ok(()) } else { Err(UsageError::Backlog) };
         }
         if let Some(transport) = &mut self.transport {
-            // unreliable: no room is as good as lost
-            let _ = transport.send_datagram(self.time.now, link.id, bytes);
+            link.send_loose(&mut **transport, self.time.now, interval, bytes);
         }
         Ok(())
     }

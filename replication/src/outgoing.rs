@@ -182,7 +182,6 @@ pub(crate) struct Draft {
 }
 
 /// Builds packets in the form that suits the peer: blocks for one that sees everything, a list for one that does not.
-#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub(crate) enum Builder<'a> {
     Blocks(Assembler<'a>),
     List(Picker<'a>),

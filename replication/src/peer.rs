@@ -6,7 +6,7 @@ use crate::capture::Capture;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
-use crate::link::{Link, LinkCounters};
+use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
 use crate::news::{News, Newsstand};
@@ -295,6 +295,11 @@ impl Peer {
         Duration::from_nanos(1_000_000_000 / u64::from(self.config.tick_rate))
     }
 
+    /// The time between two scheduled sends.
+    pub(crate) fn send_interval(&self) -> Duration {
+        self.tick_length() * self.config.send_every
+    }
+
     /// The session's time at the last call of [`receive`](Self::receive) or [`send`](Self::send), the same on all peers within
     /// the accuracy of their clocks.
     #[must_use]
@@ -326,6 +331,27 @@ impl Peer {
             rtt: link.rtt.smoothed(),
             complete: link.incoming.complete(),
         })
+    }
+
+    /// The game's reliable messages to a peer that wait to be handed over, and how many may. `None` if there is no link to it.
+    #[must_use]
+    pub fn backlog(&self, peer: PeerId) -> Option<Backlog> {
+        self.link_to(peer).map(Link::backlog)
+    }
+
+    /// Sets how much goes to one peer, in bits per second, the transport's overhead counted, in place of [`Config::bandwidth`].
+    /// Takes effect with the next send, and holds until the peer leaves.
+    ///
+    /// # Errors
+    /// [`UsageError::NoSuchPeer`] if there is no link to it; [`UsageError::Config`] below
+    /// [`limits::BANDWIDTH_LEAST`](tidelock_netcore::limits::BANDWIDTH_LEAST).
+    pub fn set_bandwidth(&mut self, peer: PeerId, bits_per_second: u64) -> Result<(), UsageError> {
+        let link = self.links.iter_mut().find(|l| l.peer == peer).ok_or(UsageError::NoSuchPeer)?;
+        if bits_per_second < tidelock_netcore::limits::BANDWIDTH_LEAST {
+            return Err(UsageError::Config(crate::config::BANDWIDTH));
+        }
+        link.bandwidth = bits_per_second;
+        Ok(())
     }
 
     /// The next piece of news, oldest first.

@@ -160,11 +160,11 @@ impl Picker<'_> {
             for bit in bits(subscriber.pending_rows(block)) {
                 let i = block * BLOCK + bit as usize;
                 let ghost = view.ghost(i);
-                let (alive, appears) = (view.row(i).is_some(), !subscriber.is_known(i));
-                let age = now.since(ghost.sent);
-                if alive && !appears && age < u64::from(ghost.sighting.period) {
+                if subscriber.is_paced(view, i, now) {
                     continue;
                 }
+                let (alive, appears) = (view.row(i).is_some(), !subscriber.is_known(i));
+                let age = now.since(ghost.sent);
                 let urgency = if alive && !appears { 1.0 } else { APPEARING };
                 let score = ghost.sighting.weight * age as f32 * urgency;
                 let group = if appears { ghost.sighting.group } else { u32::MAX };

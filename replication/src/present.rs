@@ -168,6 +168,10 @@ impl Peer {
     /// The value to draw, unless it is the world's own.
     fn drawn<C>(&self, record: &Record, c: usize, reader: &Reader<C>, moment: Moment) -> Option<C> {
         let (incoming, row) = self.source(record, c)?;
+        // what is told less often is drawn so much later that there is a sample after the moment
+        let most = self.config.interpolation.most.as_secs_f64() * f64::from(self.config.tick_rate);
+        let lag = incoming.lag(c, row).min(most as u64);
+        let moment = Moment { tick: moment.tick.minus(lag), ..moment };
         let mirror = &incoming.mirror;
         let value = |words: &[u32]| {
             let entities = |net| self.entities.entity_of(net);

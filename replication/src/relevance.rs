@@ -6,6 +6,7 @@
 //! walks along a border does not come and go.
 
 use crate::entities::{Entities, Networked};
+use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::presence::Owners;
 use crate::schema::Inner;
@@ -301,7 +302,23 @@ pub(crate) struct Reading {
     pub(crate) round: u32,
 }
 
-type ReadAll = Box<dyn Fn(&World, &Entities, u32, &mut [Reading]) + Send + Sync>;
+/// Tells marks of this session from those of another one, whose names are not ours.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    /// By slot, as last known. Asked first: it is much smaller than the register.
+    pub(crate) known: &'a [NetId],
+    pub(crate) entities: &'a Entities,
+}
+
+impl Names<'_> {
+    #[inline]
+    fn has(self, mark: &Networked) -> bool {
+        self.known.get(mark.slot as usize) == Some(&mark.net)
+            || self.entities.get(mark.slot).is_some_and(|record| record.net == mark.net)
+    }
+}
+
+type ReadAll = Box<dyn Fn(&World, Names<'_>, u32, &mut [Reading]) + Send + Sync>;
 type ReadOne = Box<dyn Fn(&World, Entity) -> Option<[f32; 3]> + Send + Sync>;
 
 /// Reads places out of one component.
@@ -316,10 +333,9 @@ impl PlaceOf {
     fn new<C: Component>(place: impl Fn(&C) -> [f32; 3] + Send + Sync + 'static) -> Self {
         let place = Arc::new(place);
         let single = place.clone();
-        let all = move |world: &World, entities: &Entities, round, readings: &mut [Reading]| {
+        let all = move |world: &World, names: Names<'_>, round, readings: &mut [Reading]| {
             for (networked, value) in world.query::<(&Networked, &C)>().iter() {
-                // a mark of another session has a name that is not ours
-                if entities.get(networked.slot).is_some_and(|r| r.net == networked.net) {
+                if names.has(networked) {
                     readings[networked.slot as usize] = Reading { at: place(value), round };
                 }
             }

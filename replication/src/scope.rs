@@ -11,7 +11,7 @@ use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::policy::OWNER_SLOTS;
 use crate::presence::{Owners, UNOWNED};
-use crate::relevance::{Detail, Limit, PlaceOf, Reading, Relevance, Room, Rule, Typed};
+use crate::relevance::{Detail, Limit, Names, PlaceOf, Reading, Relevance, Room, Rule, Typed};
 use crate::schema::Inner;
 use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
@@ -44,7 +44,11 @@ pub(crate) struct Scope {
     pub(crate) detail: Option<Detail>,
 
     pub(crate) hot: Vec<Hot>,
-    pub(crate) cold: Vec<Cold>,
+    /// By slot, too, each in a list of its own: what a refresh goes through for all entities has to be small.
+    nets: Vec<NetId>,
+    pub(crate) owners: Vec<Owners>,
+    pub(crate) handles: Vec<Entity>,
+    free_at: Vec<u32>,
     pub(crate) grid: Grid,
     pub(crate) groups: Groups,
     kinship: Kinship,
@@ -95,22 +99,7 @@ pub(crate) struct Hot {
     pub(crate) free: bool,
 }
 
-/// What is asked of it seldom.
-#[derive(Clone, Copy)]
-pub(crate) struct Cold {
-    net: NetId,
-    pub(crate) entity: Entity,
-    pub(crate) owners: Owners,
-    free_at: u32,
-}
-
-impl Cold {
-    pub(crate) fn owns(&self, peer: PeerId) -> bool {
-        self.owners.iter().any(|o| o.peer == peer)
-    }
-}
-
-const UNKNOWN: Cold = Cold { net: NetId(0), entity: Entity::DANGLING, owners: [UNOWNED; OWNER_SLOTS], free_at: NONE };
+const NO_OWNERS: Owners = [UNOWNED; OWNER_SLOTS];
 
 /// Slots about which something has changed that a guest that looks has to look at: births and ends, rooms, owners, groups. It
 /// reaches back to the round before the last; who has not looked since then looks at everything.
@@ -183,7 +172,10 @@ impl Scope {
             weights,
             detail: settings.detail,
             hot: Vec::new(),
-            cold: Vec::new(),
+            nets: Vec::new(),
+            owners: Vec::new(),
+            handles: Vec::new(),
+            free_at: Vec::new(),
             grid: Grid::new(cell),
             groups: Groups::default(),
             kinship: Kinship::new(schema),
@@ -206,7 +198,10 @@ impl Scope {
         let len = slots as usize;
         if self.hot.len() < len {
             self.hot.resize(len, Hot::default());
-            self.cold.resize(len, UNKNOWN);
+            self.nets.resize(len, NetId(0));
+            self.owners.resize(len, NO_OWNERS);
+            self.handles.resize(len, Entity::DANGLING);
+            self.free_at.resize(len, NONE);
             self.readings.resize(len, Reading::default());
             self.memo.resize(len, Memo::default());
             self.groups.grow(slots);
@@ -233,9 +228,10 @@ impl Scope {
             self.assess(self.groups.lead(other));
         }
         if self.hot[slot as usize].alive {
-            self.set_owners(slot, [UNOWNED; OWNER_SLOTS]);
+            self.set_owners(slot, NO_OWNERS);
             self.grid.take(slot);
             self.hot[slot as usize] = Hot::default();
+            self.nets[slot as usize] = NetId(0);
             self.log.push(slot);
             self.version += 1;
         }
@@ -292,7 +288,7 @@ impl Scope {
         self.round = self.round.wrapping_add(1).max(1);
         // the first one counts, so it is read last
         for place in self.places.iter().rev() {
-            (place.all)(world, entities, self.round, &mut self.readings);
+            (place.all)(world, Names { known: &self.nets, entities }, self.round, &mut self.readings);
         }
         let mut moved = false;
         for slot in 0..entities.slots() {
@@ -303,8 +299,8 @@ impl Scope {
             if !self.hot[slot as usize].alive {
                 self.born(slot, record);
             }
-            debug_assert_eq!(self.cold[slot as usize].net, record.net, "the end of slot {slot} was not told");
-            if self.cold[slot as usize].owners != record.owners {
+            debug_assert_eq!(self.nets[slot as usize], record.net, "the end of slot {slot} was not told");
+            if self.owners[slot as usize] != record.owners {
                 self.set_owners(slot, record.owners);
                 self.log.push(slot);
             }
@@ -325,14 +321,13 @@ impl Scope {
         let hot = &mut self.hot[slot as usize];
         let always = self.always >> record.kind & 1 != 0;
         *hot = Hot { born: self.births, kind: record.kind as u8, alive: true, roomed: hot.roomed, always, ..Hot::default() };
-        self.cold[slot as usize] = Cold { net: record.net, entity: record.entity, ..UNKNOWN };
+        (self.nets[slot as usize], self.handles[slot as usize]) = (record.net, record.entity);
         self.log.push(slot);
         self.assess(self.groups.lead(slot));
     }
 
     fn set_owners(&mut self, slot: u32, owners: Owners) {
-        let cold = &mut self.cold[slot as usize];
-        let (net, old) = (cold.net, std::mem::replace(&mut cold.owners, owners));
+        let (net, old) = (self.nets[slot as usize], std::mem::replace(&mut self.owners[slot as usize], owners));
         self.hot[slot as usize].owned = owners.iter().any(|o| is_guest(o.peer));
         for peer in old.iter().map(|o| o.peer).filter(|p| is_guest(*p)) {
             if let Some(list) = self.owned.get_mut(&peer) {
@@ -412,13 +407,13 @@ impl Scope {
             return;
         }
         if is_free {
-            self.cold[slot as usize].free_at = self.free.len() as u32;
+            self.free_at[slot as usize] = self.free.len() as u32;
             self.free.push(slot);
         } else {
-            let at = std::mem::replace(&mut self.cold[slot as usize].free_at, NONE);
+            let at = std::mem::replace(&mut self.free_at[slot as usize], NONE);
             self.free.swap_remove(at as usize);
             if let Some(&moved) = self.free.get(at as usize) {
-                self.cold[moved as usize].free_at = at;
+                self.free_at[moved as usize] = at;
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate as tidelock;
 use crate::entities::Entities;
 use crate::error::UsageError;
-use crate::look::{Changes, Shown, Viewer, square};
+use crate::judge::square;
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::policy::Host;
@@ -11,6 +11,7 @@ use crate::presence::Ownership;
 use crate::relevance::{Detail, Limit, Relevance, Room, Sight, Unseen, Viewpoint};
 use crate::schema::Schema;
 use crate::scope::Scope;
+use crate::viewer::{Changes, Shown, Viewer};
 use hecs::{Entity, World};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng};
@@ -104,7 +105,9 @@ impl Stage {
         let record = self.entities.remove(slot).expect("it lives");
         self.world.despawn(record.entity).expect("it is in the world");
         self.scope.ended(slot);
-        self.guests.iter_mut().for_each(|g| drop(g.got.remove(&slot)));
+        for guest in &mut self.guests {
+            guest.got.remove(&slot);
+        }
     }
 
     fn own(&mut self, slot: u32, owner: usize, peer: u16) {
@@ -138,7 +141,7 @@ impl Stage {
         }
         for shown in &self.changes.shown {
             assert!(got.insert(shown.slot, Told { shown: *shown, since: self.send }).is_none(), "{} was shown twice", shown.slot);
-            for parent in parents(&self.world, &self.entities, shown.slot) {
+            if let Some(parent) = parent(&self.world, &self.entities, shown.slot) {
                 let comes_later = self.changes.shown.iter().any(|s| s.slot == parent) && !got.contains_key(&parent);
                 assert!(!comes_later, "{} was shown before its parent {parent}", shown.slot);
             }
@@ -166,7 +169,7 @@ impl Stage {
 }
 
 /// What an entity hangs on, read anew.
-fn parents(world: &World, entities: &Entities, slot: u32) -> Option<u32> {
+fn parent(world: &World, entities: &Entities, slot: u32) -> Option<u32> {
     let entity = entities.get(slot)?.entity;
     let parent = world.get::<&ChildOf>(entity).ok()?.parent?;
     entities.slot_at(world, parent).filter(|p| *p != slot)

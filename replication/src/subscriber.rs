@@ -296,7 +296,18 @@ impl Subscriber {
         for c in bits((before ^ sighting.hidden) & !1) {
             self.want(c as usize, row, (sighting.hidden | own) >> c & 1 == 0);
         }
-        self.force(row, (before & !sighting.hidden & ever & !own) | 1, tick);
+        // who sees it because it has authority over it from now on begins with what the host holds
+        self.force(row, (before & !sighting.hidden & ever) | 1, tick);
+    }
+
+    /// The components of an index that are hidden from the peer, as bits.
+    fn hidden_at(&self, index: usize) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.ghost(index).sighting.hidden)
+    }
+
+    /// Is a component of a row hidden from the peer?
+    pub(crate) fn hides(&self, c: usize, row: usize) -> bool {
+        self.index(row).is_some_and(|i| self.hidden_at(i) >> c & 1 != 0)
     }
 
     /// Is the peer told changes of a row's component?
@@ -307,7 +318,7 @@ impl Subscriber {
     /// Subscribes to a row's component, or ends it.
     pub(crate) fn want(&mut self, c: usize, row: usize, wanted: bool) {
         let Some(i) = self.index(row) else { return };
-        let hidden = self.view.as_ref().is_some_and(|view| view.ghost(i).sighting.hidden >> c & 1 != 0);
+        let hidden = self.hidden_at(i) >> c & 1 != 0;
         let (at, bit) = (self.at(c, i / BLOCK), 1u64 << (i % BLOCK));
         if wanted && !hidden {
             self.wants[at] |= bit;
@@ -328,9 +339,12 @@ impl Subscriber {
     /// Makes components of a row pending as absolute values, whatever the peer was sent of them: it starts over.
     pub(crate) fn force(&mut self, row: usize, components: u64, since: Tick) {
         let Some(i) = self.index(row) else { return };
-        let hidden = self.view.as_ref().map_or(0, |view| view.ghost(i).sighting.hidden);
+        let components = components & !self.hidden_at(i);
+        if components == 0 {
+            return;
+        }
         let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
-        for c in bits(components & !hidden) {
+        for c in bits(components) {
             let at = self.at(c as usize, block);
             self.pending[at] |= bit;
             self.stale[at] |= bit;
@@ -564,8 +578,21 @@ impl Subscriber {
     /// The session tick of the oldest change that is pending in the send `now`. What is told less often is not due before its time.
     pub(crate) fn oldest_pending(&self, now: Tick) -> Option<Tick> {
         let Some(view) = &self.view else { return self.since.iter().min().copied().filter(|s| *s != NEVER) };
-        let due = |i: usize| now.since(view.ghost(i).sent) >= u64::from(view.ghost(i).sighting.period);
+        let due = |i: usize| !self.is_paced(view, i, now);
         self.since.iter().enumerate().filter(|(i, since)| **since != NEVER && due(*i)).map(|(_, since)| *since).min()
+    }
+
+    /// Is a ghost told of changes less often, and was it told of one so lately that the next has to wait? What appears and what
+    /// ends never waits.
+    pub(crate) fn is_paced(&self, view: &View, ghost: usize, now: Tick) -> bool {
+        let of = view.ghost(ghost);
+        view.row(ghost).is_some() && self.is_known(ghost) && now.since(of.sent) < u64::from(of.sighting.period)
+    }
+
+    /// Is something pending only because it is told less often? Its turn is counted in sends, so there has to be one.
+    pub(crate) fn holds_back(&self, now: Tick) -> bool {
+        let Some(view) = &self.view else { return false };
+        self.since.iter().enumerate().any(|(i, since)| *since != NEVER && self.is_paced(view, i, now))
     }
 
     /// Pending rows of a component in a block.

@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
+use crate::peer_id::PeerId;
 use crate::schema::Schema;
 use crate::step::Step;
 use hecs::World;
@@ -216,11 +217,12 @@ impl Table {
         Ok(())
     }
 
-    /// All differences between a guest's world and the host's, for a person to read.
+    /// All differences between a guest's world and the host's as that guest is to see it, for a person to read.
     #[must_use]
     pub fn differences(&self, seat: usize) -> Vec<String> {
         let (Some(host), Some(seat)) = (&self.seats[0], &self.seats[seat]) else { return Vec::new() };
-        let (truth, own) = (all_values(host), all_values(seat));
+        let (mut truth, own) = (all_values(host), all_values(seat));
+        leave_hidden_out(host, seat.peer.local(), &mut truth);
         let mut out = Vec::new();
         for (key, words) in &truth {
             if own.get(key) != Some(words) {
@@ -253,6 +255,17 @@ fn all_values(seat: &Seat) -> FxHashMap<Key, Words> {
     out
 }
 
+/// Leaves of a host's values what a guest is to see.
+fn leave_hidden_out(host: &Seat, guest: PeerId, values: &mut FxHashMap<Key, Words>) {
+    let Some(view) = host.peer.link_to(guest).and_then(|link| link.subscriber.view()) else { return };
+    values.retain(|(net, c), words| {
+        let Some(ghost) = view.ghost_named(*net) else { return false };
+        let column = &host.peer.schema.component(*c).column;
+        column.layout().mask_entities(words, |net| view.sees(net));
+        view.ghost(ghost).sighting.hidden >> *c & 1 == 0 && column.is_complete(words)
+    });
+}
+
 /// The value of a component in a world, quantised.
 fn shown(seat: &Seat, record: &Record, c: usize) -> Option<Words> {
     let column = &seat.peer.schema.component(c).column;
@@ -279,7 +292,9 @@ struct Oracle {
 
 impl Oracle {
     fn note_held(&mut self, host: &Seat) {
-        for (key, words) in all_values(host) {
+        // what a guest has said of an entity that has not come yet goes on to the others, who may know it before the host does
+        let waiting = host.peer.apply.withheld().map(|(key, words)| (*key, words.clone()));
+        for (key, words) in all_values(host).into_iter().chain(waiting) {
             let held = self.held.entry(key).or_default();
             if held.last() != Some(&words) {
                 held.push(words);

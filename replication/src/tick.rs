@@ -5,7 +5,7 @@
 //!          3 policy and validation: may this peer say this   4 into history and world   5 time: which ticks are due
 //! step:    the game executes the requested ticks
 //! send:    6 capture columns, note what changed   7 what is pending per peer, the oldest first
-//!          8 delta against what that peer acknowledged, within its budget   9 hand to the transport, remember what was in it
+//!          8 delta against what that peer acknowledged, within its allowance   9 hand to the transport, remember what was in it
 //! ```
 
 use crate::authority::subscribe_row;
@@ -176,7 +176,9 @@ impl Peer {
         match result {
             Ok(Reception::Taken { ack, stamp, tick, eliciting, oldest_age }) => {
                 link.last_heard = now;
-                link.owes_ack |= eliciting;
+                if eliciting {
+                    link.owes_ack.get_or_insert(now);
+                }
                 link.counters.taken += 1;
                 if let Some(ack) = ack {
                     link.subscriber.acknowledge(&ack, &self.publisher, now);
@@ -314,26 +316,29 @@ impl Peer {
     fn send_packets(&mut self, sending: Sending) -> bool {
         let Some(mut transport) = self.transport.take() else { return false };
         let host = self.is_host();
-        let interval = self.tick_length() * self.config.send_every;
+        let interval = self.send_interval();
         self.cache.clear();
         self.values.clear();
         let mut used = false;
         for index in 0..self.links.len() {
             let now = self.time.now;
             let link = &mut self.links[index];
-            let lossless = transport.facts(link.id).is_some_and(|f| f.lossless);
-            if !lossless {
+            let facts = transport.facts(link.id);
+            if !facts.is_some_and(|f| f.lossless) {
                 let loss_time = link.loss_time(interval);
                 if let Some(before) = now.checked_sub(loss_time) {
                     link.subscriber.time_out(before);
                 }
             }
-            link.refill(self.config.budget, sending == Sending::Scheduled, interval, now);
+            if let Some(facts) = facts {
+                link.renew(&facts, now);
+            }
             // what the open tick holds is not known to the subscribers yet, unless this call has captured; and a value that goes to
             // who has just lost or got authority must not arrive before word of that
             let settled = !self.publisher.is_used() && !self.capture.has_fresh();
             let known = sending != Sending::Leftovers || settled;
             if link.subscriber.is_pending() && known {
+                used |= sending == Sending::Scheduled && link.subscriber.holds_back(self.publisher.history.now());
                 used |= self.send_state(index, &mut *transport);
             }
             let link = &mut self.links[index];
@@ -341,7 +346,7 @@ impl Peer {
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
             let settles = sending != Sending::Leftovers && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
             link.unsettled -= u8::from(settles);
-            if link.owes_ack || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
+            if link.is_ack_due(now, interval) || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
                 self.send_mark(index, &mut *transport);
             }
         }
@@ -349,11 +354,11 @@ impl Peer {
         used
     }
 
-    /// Sends one peer what is pending for it, in as many packets as its budget and the transport take.
+    /// Sends one peer what is pending for it, in as many packets as its allowance and the transport take.
     fn send_state(&mut self, index: usize, transport: &mut dyn Transport) -> bool {
         let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
         let (now, clock) = (self.time.now, self.stamp_clock());
-        let schema = self.schema.clone();
+        let (schema, interval) = (self.schema.clone(), self.send_interval());
         let shared = self.links.len() > 1;
         let (captured, before, known) = (self.time.captured, self.time.captures.0, self.known_tick());
         let link = &mut self.links[index];
@@ -368,24 +373,23 @@ impl Peer {
             let (cache, scratch) = (&mut self.cache, &mut self.scratch);
             Builder::Blocks(Assembler { schema, publisher, cache, scratch, tick, captured, before, base, shared })
         };
-        builder.plan(&link.subscriber, link.budget);
+        builder.plan(&link.subscriber, link.allowance.room(now, interval));
         let mut used = false;
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
-            // what is left of the budget may be less than the transport takes
-            let limit = facts.datagram_limit.min(limits::DATAGRAM_MAX_BYTES).min(link.budget);
-            let fits = limit >= limits::DATAGRAM_MIN_BYTES && facts.free >= limit;
-            link.scarce = match (fits, link.subscriber.has_room()) {
-                (true, true) => Scarce::Nothing,
-                (true, false) => Scarce::Answers,
-                (false, _) if facts.free < limit => Scarce::Transport,
-                (false, _) => Scarce::Bandwidth,
+            // what is left of the allowance may be less than the transport takes
+            let limit = link.state_limit(&facts, now, interval);
+            link.scarce = match limit {
+                None => Scarce::Bandwidth,
+                Some(limit) if facts.free < limit => Scarce::Transport,
+                Some(_) if !link.subscriber.has_room() => Scarce::Answers,
+                Some(_) => Scarce::Nothing,
             };
-            if link.scarce != Scarce::Nothing {
-                link.counters.full += u64::from(facts.free < limit);
+            let Some(limit) = limit.filter(|_| link.scarce == Scarce::Nothing) else {
+                link.counters.full += u64::from(link.scarce == Scarce::Transport);
                 builder.note_left(&link.subscriber);
                 return used;
-            }
+            };
             let stamp = link.next_stamp(clock, now);
             let mut header = link.header(tick, known, send_tick, Some(base), stamp);
             let Draft { body, packet, bytes } = &mut self.draft;
@@ -395,6 +399,9 @@ impl Peer {
             let Body { carried, all } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
+                if !all {
+                    link.state_did_not_fit(limit);
+                }
                 return used;
             }
             header.complete = link.complete(known, send_tick);
@@ -414,7 +421,7 @@ impl Peer {
                 }
             }
             used = true;
-            link.budget = link.budget.saturating_sub(size);
+            link.state_sent(size, all, now);
             link.note_sent(size, now, true);
             link.subscriber.sent(send_tick, now, carried);
             if all {
@@ -442,6 +449,7 @@ impl Peer {
         bytes.clear();
         packet.bytes_into(bytes);
         if transport.send_datagram(now, link.id, bytes) == Ok(Delivery::Taken) {
+            link.mark_sent(bytes.len(), now);
             link.note_sent(bytes.len(), now, false);
             let nothing = link.subscriber.carrier();
             link.subscriber.sent(send_tick, now, nothing);
@@ -467,12 +475,13 @@ impl Peer {
         {
             guest.lease_requested = link.post_control(&Control::LeaseRequest);
         }
+        let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {
             // a link that has just ended is reported by the next poll
-            let _ = link.flush_messages(&mut **transport, self.time.now);
+            let _ = link.flush_messages(&mut **transport, now, interval);
         }
-        while let Some(index) = self.links.iter().position(Link::is_overfull) {
+        while let Some(index) = self.links.iter().position(|l| l.is_too_slow(now)) {
             if self.is_host() {
                 self.remove_guest(world, index, DisconnectReason::TooSlow, true);
             } else {
@@ -521,7 +530,7 @@ impl Link {
     }
 
     fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
-        self.owes_ack = false;
+        self.owes_ack = None;
         self.last_sent = Some(now);
         self.counters.bytes_out += bytes as u64;
         self.subscriber.stats.packets += 1;

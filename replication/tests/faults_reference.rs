@@ -88,7 +88,7 @@ fn a_reference_waits_for_its_target() {
 fn a_late_guest_resolves_two_hundred_references() {
     for seed in seeds(10) {
         let mut rng = Rng::new(seed);
-        let thrifty = Config { budget: 1200, ..config() };
+        let thrifty = Config { bandwidth: 600_000, ..config() };
         let (mut table, network) = table_of(seed, &schema(), 1, weather(50, 0.05), &thrifty);
         let mut crates = Vec::new();
         table.run(|seat, world, step| {

@@ -144,7 +144,7 @@ fn a_late_update_of_the_dead_leaves_the_new_alone() {
 #[test]
 fn seventy_thousand_lives_in_one_slot() {
     let seed = 1;
-    let thrifty = Config { budget: 1200, ..config() };
+    let thrifty = Config { bandwidth: 600_000, ..config() };
     let (mut table, _network) = table_of(seed, &schema(), 1, weather(50, 0.0), &thrifty);
     let mut alive = Entity::DANGLING;
     table.run(|seat, world, step| {

@@ -82,7 +82,7 @@ fn foul() -> Conditions {
 fn complete_never_runs_ahead_of_what_arrived() {
     for seed in seeds(8) {
         let mut rng = Rng::new(seed);
-        let (mut table, _network) = table_of(seed, &common::schema(), 2, foul(), &Config { budget: 1000, ..config() });
+        let (mut table, _network) = table_of(seed, &common::schema(), 2, foul(), &Config { bandwidth: 500_000, ..config() });
         let mut down = Published::default();
         let mut up = [Published::default(), Published::default()];
         let (mut waits, mut newest) = (0, 0);

@@ -170,6 +170,22 @@ fn no_room() {
     let reasons: Vec<_> = crowd.iter().map(|e| scene.why(*e)).collect();
     let full = |w: &&Why| matches!(w, Why::NoRoom { scarce: Scarce::Transport, .. });
     assert!(reasons.iter().filter(full).count() > 20, "{reasons:?}");
+
+    let mut scene = Scene::new();
+    let crowd: Vec<_> = (0..200).map(|i| scene.spawn(i as f32 / 20.0)).collect();
+    scene.table.rest(120);
+    scene.table.seat(0).peer.set_bandwidth(GUEST, 32_000).unwrap();
+    scene.table.seat(0).peer.keep_receipts(1000);
+    for _ in 0..20 {
+        for entity in &crowd {
+            scene.shift(*entity, 0.5);
+        }
+        scene.table.rest(1);
+    }
+    let reasons: Vec<_> = crowd.iter().map(|e| scene.why(*e)).collect();
+    let scarce = |w: &&Why| matches!(w, Why::NoRoom { scarce: Scarce::Bandwidth, .. });
+    assert!(reasons.iter().filter(scarce).count() > 20, "{reasons:?}");
+    assert!(scene.table.seat(0).peer.receipts().any(|r| r.decision == Decision::NoRoom));
 }
 
 #[test]

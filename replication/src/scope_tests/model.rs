@@ -28,7 +28,9 @@ pub(super) struct Group {
 impl Facts {
     pub(super) fn ended(&mut self, slot: u32) {
         self.rooms.remove(&slot);
-        self.sets.iter_mut().for_each(|s| drop(s.remove(&slot)));
+        for set in &mut self.sets {
+            set.remove(&slot);
+        }
     }
 
     pub(super) fn together(&mut self, slots: &[u32]) {
@@ -62,7 +64,7 @@ impl Facts {
     pub(super) fn ancestors(&self, stage: &Stage, slot: u32) -> Vec<u32> {
         let mut line: Vec<u32> = Vec::new();
         let mut at = slot;
-        while let Some(parent) = parents(&stage.world, &stage.entities, at).filter(|p| !line.contains(p)) {
+        while let Some(parent) = parent(&stage.world, &stage.entities, at).filter(|p| !line.contains(p)) {
             line.push(parent);
             at = parent;
         }
@@ -122,7 +124,7 @@ impl Facts {
     pub(super) fn groups(&self, stage: &Stage, g: usize) -> Vec<Group> {
         let mut edges: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for (slot, _) in stage.entities.iter() {
-            for parent in parents(&stage.world, &stage.entities, slot) {
+            if let Some(parent) = parent(&stage.world, &stage.entities, slot) {
                 edges.entry(slot).or_default().insert(parent);
                 edges.entry(parent).or_default().insert(slot);
             }

@@ -23,8 +23,8 @@ fn whoever_is_in_both_rooms_notices_no_move_between_them() {
     let (a, b, d) = (Room(1), Room(2), Room(4));
     let mut stage = with_eye(Relevance::within(50.0), [0.0; 3]);
     let e = stage.spawn_at([1.0, 0.0, 0.0]);
-    [a, b].map(|room| stage.scope.join_room(e, room));
-    [a, b, d].map(|room| stage.guests[0].viewer.join_room(room));
+    [a, b].into_iter().for_each(|room| stage.scope.join_room(e, room));
+    [a, b, d].into_iter().for_each(|room| stage.guests[0].viewer.join_room(room));
     let mut told = (0, 0);
     watch(&mut stage, 9, &mut told);
     assert_eq!(told, (1, 0));
@@ -45,10 +45,10 @@ fn whoever_is_in_both_rooms_notices_no_move_between_them() {
 fn entering_twice_needs_leaving_twice() {
     let mut stage = with_eye(Relevance::everything(), [0.0; 3]);
     let e = stage.spawn_at([1.0, 0.0, 0.0]);
-    [(); 2].map(|()| stage.scope.join_room(e, Room(7)));
+    (0..2).for_each(|_| stage.scope.join_room(e, Room(7)));
     stage.look();
     assert_eq!(stage.seen(0), []);
-    [(); 2].map(|()| stage.guests[0].viewer.join_room(Room(7)));
+    (0..2).for_each(|_| stage.guests[0].viewer.join_room(Room(7)));
     stage.look();
     assert_eq!(stage.seen(0), [e]);
     assert!(stage.guests[0].viewer.leave_room(Room(7)));
@@ -197,7 +197,9 @@ fn a_parent_that_gets_its_name_later_counts_from_then_on() {
 fn many_births_at_once_are_all_looked_at() {
     let mut stage = with_eye(Relevance::within(5000.0).refresh(1000), [0.0; 3]);
     stage.look();
-    (0..3000).for_each(|i| drop(stage.spawn_at([i as f32, 0.0, 0.0])));
+    for i in 0..3000 {
+        stage.spawn_at([i as f32, 0.0, 0.0]);
+    }
     stage.look();
     assert_eq!(stage.seen(0).len(), 3000);
     (0..3000).for_each(|slot| stage.end(slot));
@@ -234,4 +236,49 @@ fn heavier_and_nearer_is_more_important_and_far_is_seldom() {
         changes += stage.changes.changed.len();
     }
     assert!(changes <= 2, "{changes} changes at a border");
+}
+
+#[test]
+fn a_viewer_is_small() {
+    let mut stage = with_eye(Relevance::nearest(256).refresh(1), [0.0; 3]);
+    let slots: Vec<u32> = (0..1000).map(|i| stage.spawn_at([i as f32, 0.0, (i * i % 97) as f32])).collect();
+    for round in 0..200 {
+        stage.put(slots[round * 3], [round as f32, 0.0, 0.0]);
+        stage.look();
+    }
+    let viewer = &stage.guests[0].viewer;
+    assert_eq!(viewer.seen.len(), 256);
+    let bytes = size_of_val(viewer) + viewer.seen.capacity() * size_of_val(&viewer.seen[0]);
+    assert!(bytes <= 20_000, "{bytes} bytes");
+}
+
+#[test]
+fn rooms_of_a_root_hold_for_all_that_hangs_on_it() {
+    let mut stage = with_eye(Relevance::nearest(8), [0.0; 3]);
+    let slots: Vec<u32> = (0..5).map(|i| stage.spawn_at([i as f32, 0.0, 0.0])).collect();
+    slots.windows(2).for_each(|w| stage.hang(w[1], Some(w[0])));
+    stage.look();
+    assert_eq!(stage.seen(0), slots);
+    stage.scope.join_room(slots[0], Room(3));
+    stage.look();
+    assert_eq!(stage.seen(0), []);
+    assert_eq!(stage.explain(0, slots[4]), Err(Unseen::Parent));
+    stage.hang(slots[2], None);
+    stage.look();
+    assert_eq!(stage.seen(0), slots[2..]);
+    stage.guests[0].viewer.join_room(Room(3));
+    stage.look();
+    assert_eq!(stage.seen(0), slots);
+}
+
+#[test]
+fn the_log_of_changes_does_not_grow() {
+    let mut stage = with_eye(Relevance::everything(), [0.0; 3]);
+    for _ in 0..500 {
+        let slots: Vec<u32> = (0..10).map(|i| stage.spawn_at([i as f32, 0.0, 0.0])).collect();
+        stage.look();
+        slots.into_iter().for_each(|slot| stage.end(slot));
+        let kept = stage.scope.log.end() - stage.scope.log.start;
+        assert!(kept < 100, "{kept} changes are kept");
+    }
 }

@@ -109,6 +109,9 @@ impl Run {
             1 if self.stage.entities.len() > 30 => {
                 self.stage.end(slot);
                 self.facts.ended(slot);
+                self.answers.iter_mut().flatten().for_each(|answer| {
+                    answer.remove(&slot);
+                });
                 self.spawn();
             }
             2 | 3 => self.hang(slot),
@@ -135,7 +138,9 @@ impl Run {
             }
             13 => {
                 self.stage.scope.part(slot);
-                self.facts.sets.iter_mut().for_each(|s| drop(s.remove(&slot)));
+                self.facts.sets.iter_mut().for_each(|s| {
+                    s.remove(&slot);
+                });
             }
             14 => drop(self.stage.world.remove_one::<At>(entity)),
             _ => {
@@ -241,7 +246,8 @@ impl Run {
         let is_sure = |slot: &u32| self.margin == 0.0 || groups.iter().any(|g| g.is_given && g.members.contains(slot));
         let is_old = |slot: &u32| past.len() == REFRESH as usize && past.iter().all(|a| a.contains(slot));
         let missed: Vec<_> = answer.iter().filter(|s| !got.contains_key(s) && is_sure(s) && is_old(s)).collect();
-        assert!(missed.is_empty(), "{name}: send {send}, guest {g} misses {missed:?}");
+        let eye = self.facts.eye(&self.stage, g);
+        assert!(missed.is_empty(), "{name}: send {send}, guest {g} at {eye:?} misses {missed:?}");
         if self.margin == 0.0 {
             let is_new = |told: &Told| told.since + u64::from(REFRESH) > send;
             let mut kept = got.iter().filter(|(slot, told)| !is_new(told) && !past.iter().any(|a| a.contains(slot)));

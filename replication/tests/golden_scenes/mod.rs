@@ -141,9 +141,9 @@ struct Stage {
 
 impl Stage {
     /// Plays until all are in.
-    fn new(guests: usize, budget: usize) -> Self {
+    fn new(guests: usize, bandwidth: u64) -> Self {
         let (network, log) = (Network::new(1), Log::default());
-        let config = |name: &str| Config { name: name.into(), session: Some(7), budget, ..Config::default() };
+        let config = |name: &str| Config { name: name.into(), session: Some(7), bandwidth, ..Config::default() };
         let table = Table::new(1, &schema(), config("host"), Recorder::new(network.host(), &log, 0)).expect("a good config");
         let mut stage =
             Self { table, network, log, schema: described(), links: Vec::new(), welcome: vec![true], seen: Vec::new() };
@@ -229,7 +229,7 @@ pub(crate) fn all_scenes() -> Vec<(&'static str, Scene)> {
 }
 
 fn masks() -> Scene {
-    let mut stage = Stage::new(1, 32_768);
+    let mut stage = Stage::new(1, 16_000_000);
     let crates = stage.spawn_crates(64);
     stage.rest(12);
     for step in [1, 1, 2, 7] {
@@ -249,13 +249,13 @@ fn masks() -> Scene {
 }
 
 fn budget() -> Scene {
-    let mut stage = Stage::new(1, 1000);
+    let mut stage = Stage::new(1, 500_000);
     stage.spawn_crates(130);
-    stage.end("130 crates through a budget of one packet for each send")
+    stage.end("130 crates through a bandwidth of about one packet for each send")
 }
 
 fn loss() -> Scene {
-    let mut stage = Stage::new(1, 32_768);
+    let mut stage = Stage::new(1, 16_000_000);
     let crates = stage.spawn_crates(4);
     let player = {
         let Seat { peer, world, .. } = stage.table.seat(0);
@@ -277,7 +277,7 @@ fn loss() -> Scene {
 }
 
 fn life() -> Scene {
-    let mut stage = Stage::new(2, 32_768);
+    let mut stage = Stage::new(2, 16_000_000);
     let crates = stage.spawn_crates(2);
     let player = {
         let Seat { peer, world, .. } = stage.table.seat(1);
@@ -331,7 +331,7 @@ fn odd(friend: Option<Entity>) -> Odd {
 }
 
 fn every_field() -> Scene {
-    let mut stage = Stage::new(1, 32_768);
+    let mut stage = Stage::new(1, 16_000_000);
     let crates = stage.spawn_crates(2);
     let mut values = vec![odd(None)];
     let mut change = |f: &dyn Fn(&mut Odd)| {

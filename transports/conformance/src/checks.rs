@@ -35,6 +35,7 @@ pub(crate) fn opens(bed: &mut dyn Bed) {
         let limits = limits::DATAGRAM_MIN_BYTES..=usize::from(u16::MAX);
         assert!(limits.contains(&facts.datagram_limit), "{at:?}: {facts:?}");
         assert!(facts.free > 0, "{at:?}: a new link has room: {facts:?}");
+        assert_ne!(facts.rate, Some(0), "{at:?}: a path that carries nothing is not open: {facts:?}");
     }
 }
 

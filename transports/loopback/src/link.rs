@@ -137,6 +137,7 @@ impl Link {
             datagram_limit: limits::DATAGRAM_MAX_BYTES,
             datagram_overhead: conditions.overhead,
             free,
+            rate: None,
         }
     }
 

@@ -128,7 +128,14 @@ impl Transport for Faulty {
 
     fn facts(&self, link: LinkId) -> Option<Facts> {
         if self.fault == Fault::KeepsFacts && self.closed == Some(link) {
-            return Some(Facts { lossless: false, independent_lanes: true, datagram_limit: 1200, datagram_overhead: 0, free: 1 });
+            return Some(Facts {
+                lossless: false,
+                independent_lanes: true,
+                datagram_limit: 1200,
+                datagram_overhead: 0,
+                free: 1,
+                rate: None,
+            });
         }
         self.inner.facts(link)
     }

@@ -101,6 +101,8 @@
 //! * *Congestion control* is BBR, as quinn has it: it measures what the path carries, and does not take every loss for congestion.
 //!   CUBIC, the default, came down to about 1 Mbit/s at 2 % of random loss and to 100 kbit/s at 20 %, on a path without any limit;
 //!   the state of the arena's 2 000 entities was then five seconds old where it is half a second with BBR.
+//! * *The rate* that [`Facts::rate`] tells is BBR's own, the largest within a second, but at least twice what is sent without loss,
+//!   so that a program that has had little to say is not held to that.
 //! * *Packet size* begins at 1200 bytes, which every path takes, and grows by QUIC's own discovery; [`Facts::datagram_limit`]
 //!   follows.
 //! * *Migration* is allowed: a guest whose router gives it another port keeps its link.
@@ -110,6 +112,7 @@
 //! [`Delivery::Full`]: tidelock_netcore::transport::Delivery::Full
 //! [`DisconnectReason`]: tidelock_netcore::error::DisconnectReason
 //! [`Facts::datagram_limit`]: tidelock_netcore::transport::Facts::datagram_limit
+//! [`Facts::rate`]: tidelock_netcore::transport::Facts::rate
 //! [`LANE_QUEUE_BYTES`]: tidelock_netcore::limits::LANE_QUEUE_BYTES
 //! [`Lane::COUNT`]: tidelock_netcore::transport::Lane::COUNT
 //! [`LinkError::Certificate`]: tidelock_netcore::error::LinkError::Certificate
@@ -131,6 +134,7 @@ mod identity;
 mod join;
 mod link;
 mod listen;
+mod rate;
 mod seats;
 mod shared;
 pub mod shim;

@@ -7,6 +7,7 @@ use crate::identity::{Fingerprint, Identity};
 use crate::join::Joiner;
 use crate::link::PREFIX_BYTES;
 use crate::listen::{Listener, bind, bind_error, server_config};
+use crate::rate::Rate;
 use crate::shared::{Link, Opened};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, bounded};
@@ -15,7 +16,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use tidelock_netcore::error::{DisconnectReason, TransportError};
 use tidelock_netcore::limits;
@@ -60,11 +61,12 @@ struct Slot {
     /// The datagram buffer was full and has not been empty since. QUIC sends datagrams before streams, so that a buffer that is
     /// always topped up would starve the lanes; what it takes to run dry leaves them their turn.
     draining: bool,
+    rate: Rate,
 }
 
 impl Slot {
     fn new(link: Arc<Link>) -> Self {
-        Self { link, told: false, draining: false }
+        Self { link, told: false, draining: false, rate: Rate::new() }
     }
 
     /// Bytes of datagrams that would be taken now.
@@ -200,6 +202,15 @@ impl QuicTransport {
         }
     }
 
+    fn look_at_rates(&mut self) {
+        let now = Instant::now();
+        for slot in self.links.iter_mut().filter(|slot| slot.told) {
+            if let Some(opened) = slot.link.opened.get() {
+                slot.rate.look(now, &opened.connection);
+            }
+        }
+    }
+
     /// Forgets a link, and keeps the pass at its place.
     fn forget(&mut self, at: usize) {
         self.links.remove(at);
@@ -256,6 +267,7 @@ impl Transport for QuicTransport {
     fn poll(&mut self, _now: Duration, payload: &mut Vec<u8>) -> Option<Arrival> {
         if self.at == 0 && self.quota.is_none() {
             self.fetch_births();
+            self.look_at_rates();
         }
         while self.at < self.links.len() {
             if let Some(arrival) = self.next_of_link(payload) {
@@ -276,6 +288,7 @@ impl Transport for QuicTransport {
             datagram_limit: opened.connection.max_datagram_size().unwrap_or(0),
             datagram_overhead: ip_overhead(&opened.connection) + QUIC_OVERHEAD,
             free: slot.free(opened),
+            rate: slot.rate.get(),
         })
     }
 

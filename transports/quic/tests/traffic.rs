@@ -169,3 +169,20 @@ fn a_peer_that_vanishes_times_out() {
     assert_eq!(host.closed(), [(link, LinkError::TimedOut)]);
     assert_eq!(guest.closed(), [(GUEST, LinkError::TimedOut)]);
 }
+
+#[test]
+fn the_rate_is_known_and_is_no_less_than_what_goes_through() {
+    let (mut host, mut guest, link) = pair();
+    let start = Instant::now();
+    let mut sent = 0;
+    // a little all the time, much less than the path carries
+    until("the rate, and a second of traffic", &mut [&mut host, &mut guest], |ends| {
+        if start.elapsed().as_millis() / 10 > sent {
+            sent += 1;
+            assert!(ends[0].transport.send_datagram(NOW, link, &[1; 500]).is_ok());
+        }
+        sent >= 100 && ends[0].transport.facts(link).unwrap().rate.is_some()
+    });
+    let rate = host.transport.facts(link).unwrap().rate.unwrap();
+    assert!(rate > 100_000, "{rate} bytes per second, where 50 000 went through with ease");
+}
