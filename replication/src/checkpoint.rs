@@ -1,5 +1,6 @@
 //! [`Checkpoint`]: the exact state of what can be rewound, and its digest.
 
+use crate::column::NameOf;
 use crate::netid::NetId;
 use hecs::Entity;
 use std::fmt::{self, Write as _};
@@ -62,7 +63,7 @@ pub trait Checkpoint: Clone + Send + Sync + 'static {
 pub struct Differ<'a> {
     path: String,
     values: (String, String),
-    names: (&'a dyn Fn(Entity) -> Option<NetId>, &'a dyn Fn(Entity) -> Option<NetId>),
+    names: (NameOf<'a>, NameOf<'a>),
 }
 
 impl fmt::Debug for Differ<'_> {

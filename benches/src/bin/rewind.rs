@@ -89,10 +89,12 @@ fn values(seed: u64) -> Values {
     (position, rotation, Velocity { x: f(7), y: f(8), z: f(9) }, Health(100))
 }
 
+type Columns = (Vec<Position>, Vec<Rotation>, Vec<Velocity>, Vec<Health>);
+
 /// The plain copy that a save is measured against: the four columns into reused buffers, as many deep as there are saves.
 #[derive(Default)]
 struct Copies {
-    slots: Vec<(Vec<Position>, Vec<Rotation>, Vec<Velocity>, Vec<Health>)>,
+    slots: Vec<Columns>,
     next: usize,
 }
 

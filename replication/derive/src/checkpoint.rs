@@ -5,7 +5,7 @@ use crate::input::no_generics;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Fields, Ident, Index, Member, Path, Result, Type};
+use syn::{Data, DataEnum, DeriveInput, Error, Fields, Ident, Index, Member, Path, Result, Type};
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let k = crate_path(&input.attrs)?;
@@ -30,35 +30,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         Data::Enum(data) if data.variants.is_empty() => {
             return Err(Error::new(input.ident.span(), "an enum without variants has no values"));
         }
-        Data::Enum(data) => {
-            let arms = data.variants.iter().enumerate().map(|(i, v)| variant(i as u32, &v.ident, &v.fields, &k));
-            let (mut saves, mut digests, mut differs) = (Vec::new(), Vec::new(), Vec::new());
-            for arm in arms {
-                saves.push(arm.save);
-                digests.push(arm.digest);
-                differs.push(arm.differ);
-            }
-            let idents = data.variants.iter().map(|v| &v.ident);
-            let names = data.variants.iter().map(|v| v.ident.to_string());
-            let differ = quote! {
-                match (self, other) {
-                    #(#differs)*
-                    #[allow(unreachable_patterns)]
-                    (mine, others) => {
-                        let name = |of: &Self| match of { #(Self::#idents { .. } => #names,)* };
-                        at.found(name(mine), name(others))
-                    }
-                }
-            };
-            let save = quote! {
-                match (self, into) {
-                    #(#saves)*
-                    #[allow(unreachable_patterns)]
-                    (from, into) => *into = ::core::clone::Clone::clone(from),
-                }
-            };
-            (save, quote!(match self { #(#digests)* }), differ)
-        }
+        Data::Enum(data) => variants(data, &k),
         Data::Union(data) => return Err(Error::new(data.union_token.span(), "unions cannot be derived")),
     };
     let ident = &input.ident;
@@ -84,6 +56,37 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             }
         }
     })
+}
+
+/// The bodies of `save_into`, `digest` and `differ` of an enum.
+fn variants(data: &DataEnum, k: &Path) -> (TokenStream, TokenStream, TokenStream) {
+    let (mut saves, mut digests, mut differs) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, v) in data.variants.iter().enumerate() {
+        let arms = variant(i as u32, &v.ident, &v.fields, k);
+        saves.push(arms.save);
+        digests.push(arms.digest);
+        differs.push(arms.differ);
+    }
+    let idents = data.variants.iter().map(|v| &v.ident);
+    let names = data.variants.iter().map(|v| v.ident.to_string());
+    let save = quote! {
+        match (self, into) {
+            #(#saves)*
+            #[allow(unreachable_patterns)]
+            (from, into) => *into = ::core::clone::Clone::clone(from),
+        }
+    };
+    let differ = quote! {
+        match (self, other) {
+            #(#differs)*
+            #[allow(unreachable_patterns)]
+            (mine, others) => {
+                let name = |of: &Self| match of { #(Self::#idents { .. } => #names,)* };
+                at.found(name(mine), name(others))
+            }
+        }
+    };
+    (save, quote!(match self { #(#digests)* }), differ)
 }
 
 fn names(fields: &Fields) -> Vec<Member> {

@@ -110,7 +110,8 @@ impl Reading<'_> {
                 (x, Some((y, _))) if x.is_none_or(|x| y.net < x.0.net) => (other.presence(*y, true, part), String::new(), y.net),
                 (Some((x, hash)), Some((y, others_hash))) => {
                     let (x, y, same) = (*x, *y, hash == others_hash);
-                    (mine.next(), others.next());
+                    mine.next();
+                    others.next();
                     if same {
                         continue;
                     }

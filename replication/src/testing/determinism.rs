@@ -202,7 +202,7 @@ impl<'a, I> Check<'a, I> {
     ///
     /// # Panics
     /// If the settings given to [`config`](Self::config) cannot be.
-    pub fn run<S>(&self, make: impl Fn() -> S) -> Result<(), Leak>
+    pub fn run<S>(&self, make: impl Fn() -> S) -> Result<(), Box<Leak>>
     where
         S: FnMut(&mut World, &mut Step<'_>, &I),
     {
@@ -219,7 +219,7 @@ impl<'a, I> Check<'a, I> {
         Ok(())
     }
 
-    fn side_by_side<S>(&self, way: Way, mut straight: Run<S>, mut other: Run<S>) -> Result<(), Leak>
+    fn side_by_side<S>(&self, way: Way, mut straight: Run<S>, mut other: Run<S>) -> Result<(), Box<Leak>>
     where
         S: FnMut(&mut World, &mut Step<'_>, &I),
     {
@@ -234,7 +234,7 @@ impl<'a, I> Check<'a, I> {
         Ok(())
     }
 
-    fn loaded<S>(&self, mut straight: Run<S>, make: &impl Fn() -> S) -> Result<(), Leak>
+    fn loaded<S>(&self, mut straight: Run<S>, make: &impl Fn() -> S) -> Result<(), Box<Leak>>
     where
         S: FnMut(&mut World, &mut Step<'_>, &I),
     {
@@ -249,7 +249,7 @@ impl<'a, I> Check<'a, I> {
         Ok(())
     }
 
-    fn rolled_back<S>(&self, mut straight: Run<S>, mut other: Run<S>) -> Result<(), Leak>
+    fn rolled_back<S>(&self, mut straight: Run<S>, mut other: Run<S>) -> Result<(), Box<Leak>>
     where
         S: FnMut(&mut World, &mut Step<'_>, &I),
     {
@@ -278,14 +278,15 @@ impl<'a, I> Check<'a, I> {
         Ok(())
     }
 
-    fn compare<S>(&self, way: Way, straight: &mut Run<S>, other: &mut Run<S>) -> Result<(), Leak> {
+    fn compare<S>(&self, way: Way, straight: &mut Run<S>, other: &mut Run<S>) -> Result<(), Box<Leak>> {
         straight.look();
         other.look();
         let Some(found) = straight.difference(other) else { return Ok(()) };
         let Difference { net, component, field, values } = found;
         let entity = Some(net).filter(|net| *net != crate::rewind::RESOURCES);
         let tick = straight.peer.time.step;
-        Err(Leak { way, tick, entity, component, field, straight: values.0, other: values.1, seed: self.seed })
+        let (straight, other) = values;
+        Err(Box::new(Leak { way, tick, entity, component, field, straight, other, seed: self.seed }))
     }
 }
 

@@ -16,7 +16,7 @@ fn build(peer: &mut Peer, world: &mut World) {
 }
 
 /// Runs a simulation through all ways, or through one.
-fn check<S: FnMut(&mut World, &mut Step<'_>, &u64)>(only: Option<Way>, make: impl Fn() -> S) -> Result<(), Leak> {
+fn check<S: FnMut(&mut World, &mut Step<'_>, &u64)>(only: Option<Way>, make: impl Fn() -> S) -> Result<(), Box<Leak>> {
     let schema = schema();
     let check = Check::new(&schema, build, |tick| crate::rng::mix(tick.0, 4)).ticks(60).seed(11);
     match only {
