@@ -114,7 +114,7 @@ impl ValueCache {
     pub(crate) fn put(&self, coded: Coded, w: &mut BitWriter) {
         match coded.0 >> 56 {
             AFAR => w.append(&self.arena, coded.0 as u32 as usize, coded.len()),
-            len => w.put(coded.0 & (1 << 56) - 1, len as u32),
+            len => w.put(coded.0 & ((1 << 56) - 1), len as u32),
         }
     }
 }
