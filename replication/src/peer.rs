@@ -306,6 +306,7 @@ impl Peer {
 
     /// The last tick that this peer ran. A guest whose schema has an input runs ahead of the session, see [`lead`](Self::lead).
     #[must_use]
+    #[expect(clippy::misnamed_getters, reason = "to the game a tick is a step; inside, `tick` is the session's")]
     pub fn tick(&self) -> Tick {
         self.time.step
     }

@@ -519,14 +519,9 @@ fn the_schema_tells_builds_apart_by_their_input() {
     struct Other {
         x: u8,
     }
-    #[derive(Clone, Replicate)]
+    #[derive(Clone, Default, Replicate)]
     struct Points {
         at: Option<Entity>,
-    }
-    impl Default for Points {
-        fn default() -> Self {
-            Self { at: None }
-        }
     }
     let with = schema(true);
     let other = Schema::builder("inputs").component::<Place>("place", |c| c.interpolate());
