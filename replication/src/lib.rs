@@ -106,6 +106,7 @@ mod tick;
 mod values;
 mod view;
 mod viewer;
+mod waiting;
 mod why;
 
 pub use checkpoint::Checkpoint;

@@ -70,7 +70,7 @@ pub struct Peer {
     pub(crate) forwards: bool,
     /// By kind: may its time run? As of the last step.
     pub(crate) running: Vec<bool>,
-    pub(crate) apply: crate::apply::Buffers,
+    pub(crate) apply: crate::waiting::Buffers,
     /// Who gets what, on a host that does not show everything to everybody.
     pub(crate) audience: Option<Box<Audience>>,
     pub(crate) receipts: Receipts,
@@ -252,7 +252,7 @@ impl Peer {
             dirty: true,
             forwards: false,
             running,
-            apply: crate::apply::Buffers::default(),
+            apply: crate::waiting::Buffers::default(),
             audience: None,
             receipts: Receipts::default(),
             refused: Refused::default(),
