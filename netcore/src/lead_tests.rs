@@ -2,6 +2,7 @@ use super::*;
 use crate::clock::Sample;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
 
 const TICK: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
@@ -45,20 +46,123 @@ fn tick_of(time: Duration) -> u64 {
     (time.as_nanos() * 60 / 1_000_000_000) as u64
 }
 
+/// How far the session is when the guest's own time begins.
+const AHEAD: Duration = Duration::from_secs(100);
+
+/// A guest and its host, and what is on its way between them.
+struct Both {
+    clock: SessionClock,
+    lead: Lead,
+    /// The guest's last tick, and the host's.
+    run: u64,
+    ran: u64,
+    confirmed: u64,
+    newest: u64,
+    /// By tick: how far ahead of the session the guest ran it.
+    aheads: BTreeMap<u64, i64>,
+    /// When it arrives, first and last tick.
+    up: Vec<(Duration, u64, u64)>,
+    /// When it arrives, newest tick, least earliness.
+    down: Vec<(Duration, u64, i64)>,
+    least: Option<i64>,
+    told: Duration,
+    /// What is counted.
+    from: Duration,
+    outcome: Outcome,
+}
+
+impl Both {
+    fn new(rtt: Duration, from: Duration) -> Self {
+        let mut clock = SessionClock::start(AHEAD, Duration::ZERO, Duration::ZERO);
+        clock.observe(Sample { sent: Duration::ZERO, host: AHEAD + rtt / 2, received: rtt, held: Duration::ZERO });
+        let lead = Lead::start(rtt, &clock, TICK);
+        let (run, ran) = (tick_of(lead.time(rtt)), tick_of(AHEAD + rtt));
+        Self {
+            clock,
+            lead,
+            run,
+            ran,
+            confirmed: run,
+            newest: run,
+            aheads: BTreeMap::new(),
+            up: Vec::new(),
+            down: Vec::new(),
+            least: None,
+            told: Duration::ZERO,
+            from,
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn guest_frame(&mut self, now: Duration, link: &mut Link) {
+        let Self { down, aheads, confirmed, lead, .. } = self;
+        down.retain(|&(at, tick, early)| {
+            if at <= now
+                && let Some(ahead) = aheads.get(&tick)
+            {
+                *confirmed = tick.max(*confirmed);
+                lead.note(now, *ahead, early);
+            }
+            at > now
+        });
+        if let Some(way) = link.way()
+            && tick_of(now).is_multiple_of(12)
+        {
+            let back = link.latency;
+            self.clock.observe(Sample { sent: now - way - back, host: AHEAD + now - back, received: now, held: Duration::ZERO });
+        }
+        let before = self.lead.time(now);
+        self.lead.steer(now, &self.clock);
+        assert_eq!(self.lead.time(now), before, "steering bends, it does not jump");
+        let due = tick_of(self.lead.time(now));
+        while self.run < due {
+            self.run += 1;
+            self.aheads.insert(self.run, self.lead.ahead(now, &self.clock));
+        }
+        if let Some(way) = link.way() {
+            self.up.push((now + way, self.confirmed + 1, self.run));
+        }
+        if now > self.from {
+            self.outcome.leads.push(self.lead.ahead(now, &self.clock) / 1_000_000);
+        }
+    }
+
+    fn host_frame(&mut self, now: Duration, link: &mut Link) {
+        let session = AHEAD + now;
+        let Self { up, newest, least, ran, .. } = self;
+        up.retain(|&(at, first, last)| {
+            if at <= now {
+                for tick in first.max(*newest + 1)..=last {
+                    let deadline = session.min(TICK * (*ran + 1) as u32);
+                    let early = (TICK * tick as u32).as_nanos() as i64 - deadline.as_nanos() as i64;
+                    *least = Some(least.map_or(early, |l| l.min(early)));
+                }
+                *newest = last.max(*newest);
+            }
+            at > now
+        });
+        while self.ran < tick_of(session) {
+            self.ran += 1;
+            if now > self.from {
+                self.outcome.ticks += 1;
+                self.outcome.missed += u64::from(self.ran > self.newest);
+            }
+        }
+        if now >= self.told + ms(50)
+            && let Some(early) = self.least.take()
+        {
+            self.told = now;
+            if let Some(way) = link.way() {
+                self.down.push((now + way, self.newest, early));
+            }
+        }
+    }
+}
+
 /// Runs both for `time`, in steps of a millisecond; counts from `from` on. `weather` changes the link as time goes on.
 fn run(link: &mut Link, from: Duration, time: Duration, mut weather: impl FnMut(Duration, &mut Link)) -> Outcome {
-    const AHEAD: Duration = Duration::from_secs(100);
     let rtt = link.latency * 2 + link.jitter;
-    let mut clock = SessionClock::start(AHEAD, Duration::ZERO, Duration::ZERO);
-    clock.observe(Sample { sent: Duration::ZERO, host: AHEAD + rtt / 2, received: rtt, held: Duration::ZERO });
-    let mut lead = Lead::start(rtt, &clock, TICK);
-    let mut run = tick_of(lead.time(rtt));
-    let mut ran = tick_of(AHEAD + rtt);
-    let (mut confirmed, mut newest) = (run, run);
-    let mut aheads = std::collections::BTreeMap::new();
-    let (mut up, mut down) = (Vec::new(), Vec::new());
-    let (mut least, mut told) = (None::<i64>, Duration::ZERO);
-    let mut outcome = Outcome::default();
+    let mut both = Both::new(rtt, from);
     let (mut guest_at, mut host_at) = (rtt, rtt);
     let mut now = rtt;
     while now < time {
@@ -66,68 +170,14 @@ fn run(link: &mut Link, from: Duration, time: Duration, mut weather: impl FnMut(
         weather(now, link);
         if now >= guest_at {
             guest_at = now + link.guest_frame;
-            down.retain(|&(at, tick, early)| {
-                if at <= now
-                    && let Some(ahead) = aheads.get(&tick)
-                {
-                    confirmed = confirmed.max(tick);
-                    lead.note(now, *ahead, early);
-                }
-                at > now
-            });
-            if let Some(way) = link.way()
-                && tick_of(now) % 12 == 0
-            {
-                let back = link.latency;
-                clock.observe(Sample { sent: now - way - back, host: AHEAD + now - back, received: now, held: Duration::ZERO });
-            }
-            let before = lead.time(now);
-            lead.steer(now, &clock);
-            assert_eq!(lead.time(now), before, "steering bends, it does not jump");
-            let due = tick_of(lead.time(now));
-            while run < due {
-                run += 1;
-                aheads.insert(run, lead.ahead(now, &clock));
-            }
-            if let Some(way) = link.way() {
-                up.push((now + way, confirmed + 1, run));
-            }
-            if now > from {
-                outcome.leads.push(lead.ahead(now, &clock) / 1_000_000);
-            }
+            both.guest_frame(now, link);
         }
         if now >= host_at {
             host_at = now + link.host_frame;
-            let session = AHEAD + now;
-            up.retain(|&(at, first, last)| {
-                if at <= now {
-                    for tick in first.max(newest + 1)..=last {
-                        let deadline = session.min(TICK * (ran + 1) as u32);
-                        let early = (TICK * tick as u32).as_nanos() as i64 - deadline.as_nanos() as i64;
-                        least = Some(least.map_or(early, |l| l.min(early)));
-                    }
-                    newest = newest.max(last);
-                }
-                at > now
-            });
-            while ran < tick_of(session) {
-                ran += 1;
-                if now > from {
-                    outcome.ticks += 1;
-                    outcome.missed += u64::from(ran > newest);
-                }
-            }
-            if now >= told + ms(50)
-                && let Some(early) = least.take()
-            {
-                told = now;
-                if let Some(way) = link.way() {
-                    down.push((now + way, newest, early));
-                }
-            }
+            both.host_frame(now, link);
         }
     }
-    outcome
+    both.outcome
 }
 
 #[test]

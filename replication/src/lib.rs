@@ -103,6 +103,7 @@ mod step;
 mod subscriber;
 pub mod testing;
 mod tick;
+mod timeline;
 mod values;
 mod view;
 mod viewer;
