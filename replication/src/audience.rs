@@ -40,6 +40,7 @@ impl Peer {
             return Err(UsageError::NotAllowed("change who gets what while guests are in"));
         }
         let scope = Scope::new(relevance, &self.schema)?;
+        self.publisher.packed = true;
         self.audience = Some(Box::new(Audience { scope, changes: Changes::default(), names: Vec::new(), sends: 0 }));
         Ok(())
     }

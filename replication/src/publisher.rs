@@ -50,6 +50,8 @@ pub(crate) struct Publisher {
     slots: usize,
     /// Rows that this peer may publish.
     limit: usize,
+    /// Rows go by kind alone: nobody is told of them in blocks, and owners of a row or two would leave the blocks empty.
+    pub(crate) packed: bool,
     scratch: Vec<u32>,
 }
 
@@ -70,6 +72,7 @@ impl Publisher {
             remote_rows: Vec::new(),
             components: schema.components.len(),
             slots: schema.slots,
+            packed: false,
             limit: if host { limits::ROWS } else { limits::GUEST_ROWS },
             scratch: vec![0; schema.presence.words()],
         }
@@ -93,7 +96,7 @@ impl Publisher {
 
     /// Gives a row to an entity. `None` when all that this peer may publish are taken.
     pub(crate) fn bind(&mut self, kind: usize, owner: PeerId, slot: u32) -> Option<usize> {
-        let home = (kind as u16, owner);
+        let home = (kind as u16, if self.packed { PeerId::HOST } else { owner });
         let row = match self.free.get_mut(&home).and_then(Vec::pop) {
             Some(row) => row as usize,
             None => self.open_block(home).or_else(|| self.any_row())?,
