@@ -45,89 +45,130 @@ fn tick_of(time: Duration) -> u64 {
     (time.as_nanos() * 60 / 1_000_000_000) as u64
 }
 
+/// The session's time at the guest's zero.
+const AHEAD: Duration = Duration::from_secs(100);
+
+/// Both programs, and what is on its way between them.
+struct Session {
+    clock: SessionClock,
+    lead: Lead,
+    /// The guest's last tick, and the newest that the host has confirmed.
+    run: u64,
+    confirmed: u64,
+    /// By tick of the guest.
+    aheads: std::collections::BTreeMap<u64, i64>,
+    /// The host's last tick, and the newest whose input came.
+    ran: u64,
+    newest: u64,
+    /// When it arrives, and the first and last tick in it.
+    up: Vec<(Duration, u64, u64)>,
+    /// When it arrives, newest tick, earliness.
+    down: Vec<(Duration, u64, i64)>,
+    least: Option<i64>,
+    told: Duration,
+    outcome: Outcome,
+}
+
+impl Session {
+    /// The clock was just measured.
+    fn new(link: &Link) -> (Self, Duration) {
+        let rtt = link.latency * 2 + link.jitter;
+        let mut clock = SessionClock::start(AHEAD, Duration::ZERO, Duration::ZERO);
+        clock.observe(Sample { sent: Duration::ZERO, host: AHEAD + rtt / 2, received: rtt, held: Duration::ZERO });
+        let lead = Lead::start(rtt, &clock, TICK);
+        let run = tick_of(lead.time(rtt));
+        let session = Self {
+            clock,
+            lead,
+            run,
+            confirmed: run,
+            aheads: std::collections::BTreeMap::new(),
+            ran: tick_of(AHEAD + rtt),
+            newest: run,
+            up: Vec::new(),
+            down: Vec::new(),
+            least: None,
+            told: Duration::ZERO,
+            outcome: Outcome::default(),
+        };
+        (session, rtt)
+    }
+
+    fn guest_frame(&mut self, now: Duration, link: &mut Link, counts: bool) {
+        let Self { lead, clock, aheads, confirmed, .. } = self;
+        self.down.retain(|&(at, tick, early)| {
+            if at <= now
+                && let Some(ahead) = aheads.get(&tick)
+            {
+                *confirmed = tick.max(*confirmed);
+                lead.note(now, *ahead, early);
+            }
+            at > now
+        });
+        if let Some(way) = link.way()
+            && tick_of(now).is_multiple_of(12)
+        {
+            let back = link.latency;
+            clock.observe(Sample { sent: now - way - back, host: AHEAD + now - back, received: now, held: Duration::ZERO });
+        }
+        let before = lead.time(now);
+        lead.steer(now, clock);
+        assert_eq!(lead.time(now), before, "steering bends, it does not jump");
+        while self.run < tick_of(lead.time(now)) {
+            self.run += 1;
+            aheads.insert(self.run, lead.ahead(now, clock));
+        }
+        self.up.extend(link.way().map(|way| (now + way, *confirmed + 1, self.run)));
+        if counts {
+            self.outcome.leads.push(lead.ahead(now, clock) / 1_000_000);
+        }
+    }
+
+    fn host_frame(&mut self, now: Duration, link: &mut Link, counts: bool) {
+        let session = AHEAD + now;
+        let Self { newest, least, ran, .. } = self;
+        self.up.retain(|&(at, first, last)| {
+            if at <= now {
+                for tick in first.max(*newest + 1)..=last {
+                    let deadline = session.min(TICK * (*ran + 1) as u32);
+                    let early = (TICK * tick as u32).as_nanos() as i64 - deadline.as_nanos() as i64;
+                    *least = Some(least.map_or(early, |l| l.min(early)));
+                }
+                *newest = last.max(*newest);
+            }
+            at > now
+        });
+        while *ran < tick_of(session) {
+            *ran += 1;
+            self.outcome.ticks += u64::from(counts);
+            self.outcome.missed += u64::from(counts && *ran > *newest);
+        }
+        if now >= self.told + ms(50)
+            && let Some(early) = least.take()
+        {
+            self.told = now;
+            self.down.extend(link.way().map(|way| (now + way, *newest, early)));
+        }
+    }
+}
+
 /// Runs both for `time`, in steps of a millisecond; counts from `from` on. `weather` changes the link as time goes on.
 fn run(link: &mut Link, from: Duration, time: Duration, mut weather: impl FnMut(Duration, &mut Link)) -> Outcome {
-    const AHEAD: Duration = Duration::from_secs(100);
-    let rtt = link.latency * 2 + link.jitter;
-    let mut clock = SessionClock::start(AHEAD, Duration::ZERO, Duration::ZERO);
-    clock.observe(Sample { sent: Duration::ZERO, host: AHEAD + rtt / 2, received: rtt, held: Duration::ZERO });
-    let mut lead = Lead::start(rtt, &clock, TICK);
-    let mut run = tick_of(lead.time(rtt));
-    let mut ran = tick_of(AHEAD + rtt);
-    let (mut confirmed, mut newest) = (run, run);
-    let mut aheads = std::collections::BTreeMap::new();
-    let (mut up, mut down) = (Vec::new(), Vec::new());
-    let (mut least, mut told) = (None::<i64>, Duration::ZERO);
-    let mut outcome = Outcome::default();
-    let (mut guest_at, mut host_at) = (rtt, rtt);
-    let mut now = rtt;
+    let (mut session, mut now) = Session::new(link);
+    let (mut guest_at, mut host_at) = (now, now);
     while now < time {
         now += ms(1);
         weather(now, link);
         if now >= guest_at {
             guest_at = now + link.guest_frame;
-            down.retain(|&(at, tick, early)| {
-                if at <= now
-                    && let Some(ahead) = aheads.get(&tick)
-                {
-                    confirmed = confirmed.max(tick);
-                    lead.note(now, *ahead, early);
-                }
-                at > now
-            });
-            if let Some(way) = link.way()
-                && tick_of(now) % 12 == 0
-            {
-                let back = link.latency;
-                clock.observe(Sample { sent: now - way - back, host: AHEAD + now - back, received: now, held: Duration::ZERO });
-            }
-            let before = lead.time(now);
-            lead.steer(now, &clock);
-            assert_eq!(lead.time(now), before, "steering bends, it does not jump");
-            let due = tick_of(lead.time(now));
-            while run < due {
-                run += 1;
-                aheads.insert(run, lead.ahead(now, &clock));
-            }
-            if let Some(way) = link.way() {
-                up.push((now + way, confirmed + 1, run));
-            }
-            if now > from {
-                outcome.leads.push(lead.ahead(now, &clock) / 1_000_000);
-            }
+            session.guest_frame(now, link, now > from);
         }
         if now >= host_at {
             host_at = now + link.host_frame;
-            let session = AHEAD + now;
-            up.retain(|&(at, first, last)| {
-                if at <= now {
-                    for tick in first.max(newest + 1)..=last {
-                        let deadline = session.min(TICK * (ran + 1) as u32);
-                        let early = (TICK * tick as u32).as_nanos() as i64 - deadline.as_nanos() as i64;
-                        least = Some(least.map_or(early, |l| l.min(early)));
-                    }
-                    newest = newest.max(last);
-                }
-                at > now
-            });
-            while ran < tick_of(session) {
-                ran += 1;
-                if now > from {
-                    outcome.ticks += 1;
-                    outcome.missed += u64::from(ran > newest);
-                }
-            }
-            if now >= told + ms(50)
-                && let Some(early) = least.take()
-            {
-                told = now;
-                if let Some(way) = link.way() {
-                    down.push((now + way, newest, early));
-                }
-            }
+            session.host_frame(now, link, now > from);
         }
     }
-    outcome
+    session.outcome
 }
 
 #[test]
