@@ -2,6 +2,7 @@ use super::*;
 use crate::clock::Sample;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
 
 const TICK: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
@@ -45,58 +46,57 @@ fn tick_of(time: Duration) -> u64 {
     (time.as_nanos() * 60 / 1_000_000_000) as u64
 }
 
-/// The session's time at the guest's zero.
+/// How far the session is when the guest's own time begins.
 const AHEAD: Duration = Duration::from_secs(100);
 
-/// Both programs, and what is on its way between them.
-struct Session {
+/// A guest and its host, and what is on its way between them.
+struct Both {
     clock: SessionClock,
     lead: Lead,
-    /// The guest's last tick, and the newest that the host has confirmed.
+    /// The guest's last tick, and the host's.
     run: u64,
-    confirmed: u64,
-    /// By tick of the guest.
-    aheads: std::collections::BTreeMap<u64, i64>,
-    /// The host's last tick, and the newest whose input came.
     ran: u64,
+    confirmed: u64,
     newest: u64,
-    /// When it arrives, and the first and last tick in it.
+    /// By tick: how far ahead of the session the guest ran it.
+    aheads: BTreeMap<u64, i64>,
+    /// When it arrives, first and last tick.
     up: Vec<(Duration, u64, u64)>,
-    /// When it arrives, newest tick, earliness.
+    /// When it arrives, newest tick, least earliness.
     down: Vec<(Duration, u64, i64)>,
     least: Option<i64>,
     told: Duration,
+    /// What is counted.
+    from: Duration,
     outcome: Outcome,
 }
 
-impl Session {
-    /// The clock was just measured.
-    fn new(link: &Link) -> (Self, Duration) {
-        let rtt = link.latency * 2 + link.jitter;
+impl Both {
+    fn new(rtt: Duration, from: Duration) -> Self {
         let mut clock = SessionClock::start(AHEAD, Duration::ZERO, Duration::ZERO);
         clock.observe(Sample { sent: Duration::ZERO, host: AHEAD + rtt / 2, received: rtt, held: Duration::ZERO });
         let lead = Lead::start(rtt, &clock, TICK);
-        let run = tick_of(lead.time(rtt));
-        let session = Self {
+        let (run, ran) = (tick_of(lead.time(rtt)), tick_of(AHEAD + rtt));
+        Self {
             clock,
             lead,
             run,
+            ran,
             confirmed: run,
-            aheads: std::collections::BTreeMap::new(),
-            ran: tick_of(AHEAD + rtt),
             newest: run,
+            aheads: BTreeMap::new(),
             up: Vec::new(),
             down: Vec::new(),
             least: None,
             told: Duration::ZERO,
+            from,
             outcome: Outcome::default(),
-        };
-        (session, rtt)
+        }
     }
 
-    fn guest_frame(&mut self, now: Duration, link: &mut Link, counts: bool) {
-        let Self { lead, clock, aheads, confirmed, .. } = self;
-        self.down.retain(|&(at, tick, early)| {
+    fn guest_frame(&mut self, now: Duration, link: &mut Link) {
+        let Self { down, aheads, confirmed, lead, .. } = self;
+        down.retain(|&(at, tick, early)| {
             if at <= now
                 && let Some(ahead) = aheads.get(&tick)
             {
@@ -109,25 +109,28 @@ impl Session {
             && tick_of(now).is_multiple_of(12)
         {
             let back = link.latency;
-            clock.observe(Sample { sent: now - way - back, host: AHEAD + now - back, received: now, held: Duration::ZERO });
+            self.clock.observe(Sample { sent: now - way - back, host: AHEAD + now - back, received: now, held: Duration::ZERO });
         }
-        let before = lead.time(now);
-        lead.steer(now, clock);
-        assert_eq!(lead.time(now), before, "steering bends, it does not jump");
-        while self.run < tick_of(lead.time(now)) {
+        let before = self.lead.time(now);
+        self.lead.steer(now, &self.clock);
+        assert_eq!(self.lead.time(now), before, "steering bends, it does not jump");
+        let due = tick_of(self.lead.time(now));
+        while self.run < due {
             self.run += 1;
-            aheads.insert(self.run, lead.ahead(now, clock));
+            self.aheads.insert(self.run, self.lead.ahead(now, &self.clock));
         }
-        self.up.extend(link.way().map(|way| (now + way, *confirmed + 1, self.run)));
-        if counts {
-            self.outcome.leads.push(lead.ahead(now, clock) / 1_000_000);
+        if let Some(way) = link.way() {
+            self.up.push((now + way, self.confirmed + 1, self.run));
+        }
+        if now > self.from {
+            self.outcome.leads.push(self.lead.ahead(now, &self.clock) / 1_000_000);
         }
     }
 
-    fn host_frame(&mut self, now: Duration, link: &mut Link, counts: bool) {
+    fn host_frame(&mut self, now: Duration, link: &mut Link) {
         let session = AHEAD + now;
-        let Self { newest, least, ran, .. } = self;
-        self.up.retain(|&(at, first, last)| {
+        let Self { up, newest, least, ran, .. } = self;
+        up.retain(|&(at, first, last)| {
             if at <= now {
                 for tick in first.max(*newest + 1)..=last {
                     let deadline = session.min(TICK * (*ran + 1) as u32);
@@ -138,37 +141,43 @@ impl Session {
             }
             at > now
         });
-        while *ran < tick_of(session) {
-            *ran += 1;
-            self.outcome.ticks += u64::from(counts);
-            self.outcome.missed += u64::from(counts && *ran > *newest);
+        while self.ran < tick_of(session) {
+            self.ran += 1;
+            if now > self.from {
+                self.outcome.ticks += 1;
+                self.outcome.missed += u64::from(self.ran > self.newest);
+            }
         }
         if now >= self.told + ms(50)
-            && let Some(early) = least.take()
+            && let Some(early) = self.least.take()
         {
             self.told = now;
-            self.down.extend(link.way().map(|way| (now + way, *newest, early)));
+            if let Some(way) = link.way() {
+                self.down.push((now + way, self.newest, early));
+            }
         }
     }
 }
 
 /// Runs both for `time`, in steps of a millisecond; counts from `from` on. `weather` changes the link as time goes on.
 fn run(link: &mut Link, from: Duration, time: Duration, mut weather: impl FnMut(Duration, &mut Link)) -> Outcome {
-    let (mut session, mut now) = Session::new(link);
-    let (mut guest_at, mut host_at) = (now, now);
+    let rtt = link.latency * 2 + link.jitter;
+    let mut both = Both::new(rtt, from);
+    let (mut guest_at, mut host_at) = (rtt, rtt);
+    let mut now = rtt;
     while now < time {
         now += ms(1);
         weather(now, link);
         if now >= guest_at {
             guest_at = now + link.guest_frame;
-            session.guest_frame(now, link, now > from);
+            both.guest_frame(now, link);
         }
         if now >= host_at {
             host_at = now + link.host_frame;
-            session.host_frame(now, link, now > from);
+            both.host_frame(now, link);
         }
     }
-    session.outcome
+    both.outcome
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub const PACKET_WORDS: usize = 1 << 15;
 pub const PACKET_VALUES: usize = 1 << 13;
 /// The oldest baseline, in send ticks, that a packet may name.
 pub const BASE_AGE: u64 = 62;
+/// Ticks that a peer can keep to go back to.
+pub const SAVES: usize = 128;
 /// Components (and resources) in a schema.
 pub const COMPONENTS: usize = 63;
 /// Kinds in a schema.

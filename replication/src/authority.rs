@@ -11,6 +11,7 @@ use crate::peer_id::PeerId;
 use crate::policy::{Absent, Facts, OWNER_SLOTS, Share};
 use crate::presence::{Life, Owners, Ownership, Presence};
 use crate::publisher::Publisher;
+use crate::rewind::Rewound;
 use crate::schema::Inner;
 use crate::view::Sighting;
 use hecs::{Entity, World};
@@ -215,6 +216,9 @@ impl Peer {
         if let Some(record) = self.entities.get_mut(slot) {
             record.owners = [owner; OWNER_SLOTS];
             record.shown = true;
+            record.born = self.time.ran;
+            // a step puts the mark on at once, so that it changes nothing about the saves
+            record.rewound = world.satisfies::<&Rewound>(entity);
         }
         self.apply.arrived(net);
         self.refresh_authority(world, slot);
@@ -232,6 +236,7 @@ impl Peer {
         self.capture.renew(slot);
         self.dirty = true;
         self.mark_simulated(world, slot);
+        self.mark_rewound(world, slot);
         let Some(record) = self.entities.get(slot) else { return };
         if record.out_row == NO_ROW || !matches!(self.role, Role::Host(_)) {
             return;
@@ -282,10 +287,12 @@ impl Peer {
     /// Puts the [`Simulated`] mark on or takes it off.
     pub(crate) fn mark_simulated(&mut self, world: &mut World, slot: u32) {
         let local = self.local;
-        let Some(record) = self.entities.get_mut(slot) else { return };
+        // who is parked is marked when it comes back
+        let Some(record) = self.entities.get_mut(slot).filter(|r| !r.parked) else { return };
         let policy = &self.schema.kinds[record.kind].policy;
         let facts = Facts { local, owner: record.owners[policy.slot()].peer, host: PeerId::HOST };
-        let simulated = self.running[record.kind] && policy.share(facts) == Share::State;
+        let here = self.running[record.kind] && (record.rewound || !self.rerunning);
+        let simulated = here && policy.share(facts) == Share::State;
         if simulated == record.simulated {
             return;
         }

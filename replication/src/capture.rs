@@ -184,8 +184,9 @@ impl Capture {
             }
         }
         if seen != scene.entities.len() || self.networked != seen {
-            for (slot, _) in scene.entities.iter() {
-                if self.shapes[slot as usize].round != self.round {
+            for (slot, record) in scene.entities.iter() {
+                // who is parked is not gone yet
+                if self.shapes[slot as usize].round != self.round && !record.parked {
                     findings.gone.push(slot);
                 }
             }

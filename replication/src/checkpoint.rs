@@ -1,8 +1,9 @@
 //! [`Checkpoint`]: the exact state of what can be rewound, and its digest.
 
+use crate::column::NameOf;
 use crate::netid::NetId;
 use hecs::Entity;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// A component whose exact state is saved, restored and compared.
@@ -34,12 +35,83 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
     note = "hash maps have no `Checkpoint`, because their order differs between peers; use a `Vec`"
 )]
 pub trait Checkpoint: Clone + Send + Sync + 'static {
+    /// A value owns no memory, so that a clone costs no more than [`save_into`](Self::save_into): whole columns are then copied at
+    /// once. The derive knows. Leave it `false` when in doubt; that is slower and never wrong.
+    const PLAIN: bool = false;
+
     /// Makes `into` equal to `self`, reusing what memory it has.
     fn save_into(&self, into: &mut Self);
 
     /// Feeds everything that decides how the value behaves. Equal values must feed the same bytes on every machine: no padding,
     /// no handles, no memory order, no `usize` as it is.
     fn digest(&self, digest: &mut DigestWriter<'_>);
+
+    /// Finds the first part in which two values differ, and says whether there is one. Values that feed the same bytes to
+    /// [`digest`](Self::digest) do not differ. The derive goes field by field; without it, only that the whole differs is told.
+    fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+        let mut writer = DigestWriter::new(at.names.0);
+        self.digest(&mut writer);
+        let mine = writer.finish(0);
+        let mut writer = DigestWriter::new(at.names.1);
+        other.digest(&mut writer);
+        let others = writer.finish(0);
+        mine != others && at.found(format_args!("digest {mine:016x}"), format_args!("digest {others:016x}"))
+    }
+}
+
+/// Where two values differ, as it is being found: see [`Checkpoint::differ`].
+pub struct Differ<'a> {
+    path: String,
+    values: (String, String),
+    names: (NameOf<'a>, NameOf<'a>),
+}
+
+impl fmt::Debug for Differ<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Differ").field("path", &self.path).field("values", &self.values).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Differ<'a> {
+    /// An empty one, with what knows the names of entities on the one side and on the other.
+    #[must_use]
+    pub fn new(names: &'a dyn Fn(Entity) -> Option<NetId>, others_names: &'a dyn Fn(Entity) -> Option<NetId>) -> Self {
+        Self { path: String::new(), values: (String::new(), String::new()), names: (names, others_names) }
+    }
+
+    /// Looks into a field, with its own [`Checkpoint::differ`].
+    pub fn field(&mut self, name: &str, differ: impl FnOnce(&mut Self) -> bool) -> bool {
+        let before = self.path.len();
+        if before > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        differ(self) || self.leave(before)
+    }
+
+    /// Looks into an element of a list.
+    pub fn element(&mut self, index: usize, differ: impl FnOnce(&mut Self) -> bool) -> bool {
+        let before = self.path.len();
+        let _ = write!(self.path, "[{index}]"); // a string takes everything
+        differ(self) || self.leave(before)
+    }
+
+    fn leave(&mut self, length: usize) -> bool {
+        self.path.truncate(length);
+        false
+    }
+
+    /// The values differ here. Always `true`.
+    pub fn found(&mut self, mine: impl fmt::Display, others: impl fmt::Display) -> bool {
+        self.values = (mine.to_string(), others.to_string());
+        true
+    }
+
+    /// The path of the field and both values, as text. An empty path: the whole value.
+    #[must_use]
+    pub fn into_parts(self) -> (String, String, String) {
+        (self.path, self.values.0, self.values.1)
+    }
 }
 
 /// Collects a value's bytes and hashes them. One is used for many rows, so that its memory is allocated once.
@@ -98,6 +170,8 @@ impl<'a> DigestWriter<'a> {
 macro_rules! plain {
     ($($ty:ty => |$self:ident| $bytes:expr;)*) => {$(
         impl Checkpoint for $ty {
+            const PLAIN: bool = true;
+
             #[inline]
             fn save_into(&self, into: &mut Self) {
                 *into = *self;
@@ -106,6 +180,10 @@ macro_rules! plain {
             fn digest(&self, digest: &mut DigestWriter<'_>) {
                 let $self = *self;
                 digest.bytes(&$bytes);
+            }
+            fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+                let bytes = |$self: $ty| $bytes;
+                bytes(*self) != bytes(*other) && at.found(format_args!("{self:?}"), format_args!("{other:?}"))
             }
         }
     )*};
@@ -134,6 +212,8 @@ plain! {
 }
 
 impl Checkpoint for Entity {
+    const PLAIN: bool = true;
+
     #[inline]
     fn save_into(&self, into: &mut Self) {
         *into = *self;
@@ -142,6 +222,11 @@ impl Checkpoint for Entity {
     #[inline]
     fn digest(&self, digest: &mut DigestWriter<'_>) {
         digest.entity(*self);
+    }
+
+    fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+        let names = ((at.names.0)(*self).unwrap_or_default(), (at.names.1)(*other).unwrap_or_default());
+        names.0 != names.1 && at.found(names.0, names.1)
     }
 }
 
@@ -153,6 +238,10 @@ impl Checkpoint for String {
     fn digest(&self, digest: &mut DigestWriter<'_>) {
         digest.length(self.len());
         digest.bytes(self.as_bytes());
+    }
+
+    fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+        self != other && at.found(format_args!("{self:?}"), format_args!("{other:?}"))
     }
 }
 
@@ -170,9 +259,17 @@ impl<T: Checkpoint> Checkpoint for Vec<T> {
         digest.length(self.len());
         self.iter().for_each(|value| value.digest(digest));
     }
+
+    fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+        let mut pairs = self.iter().zip(other).enumerate();
+        pairs.any(|(i, (mine, others))| at.element(i, |at| mine.differ(others, at)))
+            || self.len() != other.len() && at.field("len()", |at| at.found(self.len(), other.len()))
+    }
 }
 
 impl<T: Checkpoint, const N: usize> Checkpoint for [T; N] {
+    const PLAIN: bool = T::PLAIN;
+
     #[inline]
     fn save_into(&self, into: &mut Self) {
         for (from, into) in self.iter().zip(into) {
@@ -184,9 +281,16 @@ impl<T: Checkpoint, const N: usize> Checkpoint for [T; N] {
     fn digest(&self, digest: &mut DigestWriter<'_>) {
         self.iter().for_each(|value| value.digest(digest));
     }
+
+    fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+        let mut pairs = self.iter().zip(other).enumerate();
+        pairs.any(|(i, (mine, others))| at.element(i, |at| mine.differ(others, at)))
+    }
 }
 
 impl<T: Checkpoint> Checkpoint for Option<T> {
+    const PLAIN: bool = T::PLAIN;
+
     fn save_into(&self, into: &mut Self) {
         match (self, into) {
             (Some(from), Some(into)) => from.save_into(into),
@@ -198,6 +302,15 @@ impl<T: Checkpoint> Checkpoint for Option<T> {
         digest.variant(self.is_some().into());
         if let Some(value) = self {
             value.digest(digest);
+        }
+    }
+
+    fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+        match (self, other) {
+            (Some(mine), Some(others)) => mine.differ(others, at),
+            (None, None) => false,
+            (Some(_), None) => at.found("Some", "None"),
+            (None, Some(_)) => at.found("None", "Some"),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The register of networked entities: name, local handle, kind, owners, and the rows that carry them.
 
 use crate::netid::NetId;
+use crate::order::Order;
 use crate::peer_id::PeerId;
 use crate::presence::{Owners, UNOWNED};
+use crate::rewind::RESOURCES;
 use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use tidelock_netcore::tick::Tick;
 
 pub(crate) const NO_ROW: u32 = u32::MAX;
 
@@ -43,6 +46,14 @@ pub(crate) struct Record {
     /// Bit c: this peer has authority over component c. Set by [`Entities::set_mine`].
     pub(crate) mine: u64,
     pub(crate) simulated: bool,
+    /// It is saved and can be rewound.
+    pub(crate) rewound: bool,
+    /// It was despawned, which may be taken back.
+    pub(crate) parked: bool,
+    /// The step that spawned it here, if a step did.
+    pub(crate) born: Tick,
+    /// What its spawner told it by.
+    pub(crate) key: u64,
     /// The game was told of it.
     pub(crate) shown: bool,
     /// Host: the guest that spawned it. Set by [`Entities::set_spawner`].
@@ -71,6 +82,12 @@ pub(crate) struct Entities {
     own: usize,
     /// Host: how many entities of each guest's spawning live.
     spawned: FxHashMap<PeerId, usize>,
+    /// Records whose entities are parked.
+    parked: usize,
+    /// All by name, for who asks for it.
+    pub(crate) order: Order,
+    /// The entity that carries the resources, if somebody has asked for one.
+    pub(crate) resources: Option<Entity>,
 }
 
 impl Entities {
@@ -91,11 +108,16 @@ impl Entities {
             in_rows: SmallVec::new(),
             mine: 0,
             simulated: false,
+            rewound: false,
+            parked: false,
+            born: Tick::ZERO,
+            key: 0,
             shown: false,
             spawner: PeerId::NOBODY,
             former: SmallVec::new(),
         });
         self.by_net.insert(net, slot);
+        self.order.note(net, Some(entity));
         // the caller has just spawned it
         let _ = world.insert_one(entity, Networked { net, slot });
         slot
@@ -104,6 +126,8 @@ impl Entities {
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Record> {
         let record = self.records.get_mut(slot as usize)?.take()?;
         self.by_net.remove(&record.net);
+        self.order.note(record.net, None);
+        self.parked -= usize::from(record.parked);
         self.own -= usize::from(record.mine != 0);
         self.free.push(slot);
         if let Some(count) = self.spawned.get_mut(&record.spawner) {
@@ -154,7 +178,49 @@ impl Entities {
     }
 
     pub(crate) fn entity_of(&self, net: NetId) -> Option<Entity> {
+        self.get(self.slot_of(net)?).filter(|r| !r.parked).map(|r| r.entity)
+    }
+
+    /// The handle that belongs to a name, be its entity parked or not; resources included.
+    pub(crate) fn handle(&self, net: NetId) -> Option<Entity> {
+        if net == RESOURCES {
+            return self.resources;
+        }
         self.get(self.slot_of(net)?).map(|r| r.entity)
+    }
+
+    /// A name's entity has another handle now.
+    pub(crate) fn set_entity(&mut self, net: NetId, entity: Entity) {
+        if net == RESOURCES {
+            self.resources = Some(entity);
+        } else if let Some(record) = self.slot_of(net).and_then(|slot| self.get_mut(slot)) {
+            record.entity = entity;
+            self.order.note(net, Some(entity));
+        }
+    }
+
+    /// An entity was despawned in a way that may be taken back, or it was taken back.
+    pub(crate) fn set_parked(&mut self, net: NetId, parked: bool) {
+        let Some(record) = self.slot_of(net).and_then(|slot| self.get_mut(slot)) else { return };
+        if record.parked != parked {
+            record.parked = parked;
+            let entity = record.entity;
+            self.parked = self.parked + usize::from(parked) - usize::from(!parked);
+            self.order.note(net, (!parked).then_some(entity));
+        }
+    }
+
+    /// An entity that the game had despawned itself is back under its name: finds its record, or makes a new one.
+    pub(crate) fn adopt(&mut self, world: &mut World, net: NetId, entity: Entity, kind: usize) -> u32 {
+        let Some(slot) = self.slot_of(net) else { return self.insert(world, net, entity, kind) };
+        self.set_parked(net, false);
+        self.set_entity(net, entity);
+        // the caller has just spawned it
+        let _ = world.insert_one(entity, Networked { net, slot });
+        if self.get(slot).is_some_and(|r| r.simulated) {
+            let _ = world.insert_one(entity, Simulated);
+        }
+        slot
     }
 
     /// The record behind a local handle.
@@ -173,8 +239,9 @@ impl Entities {
         self.records.len() as u32
     }
 
+    /// How many there are that are not parked.
     pub(crate) fn len(&self) -> usize {
-        self.by_net.len()
+        self.by_net.len() - self.parked
     }
 }
 

@@ -18,8 +18,10 @@ use crate::policy::OWNER_SLOTS;
 use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
+use crate::rewind::saves::Saves;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
+use crate::timeline::Timeline;
 use crate::values::ValueCache;
 use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
@@ -69,11 +71,15 @@ pub struct Peer {
     pub(crate) forwards: bool,
     /// By kind: may its time run? As of the last step.
     pub(crate) running: Vec<bool>,
-    pub(crate) apply: crate::apply::Buffers,
+    pub(crate) apply: crate::waiting::Buffers,
     /// Who gets what, on a host that does not show everything to everybody.
     pub(crate) audience: Option<Box<Audience>>,
     pub(crate) receipts: Receipts,
     pub(crate) refused: Refused,
+    /// What this peer can go back to, if it keeps anything.
+    pub(crate) saves: Option<Box<Saves>>,
+    /// The step is one that was run before.
+    pub(crate) rerunning: bool,
 }
 
 /// What a peer is in its session.
@@ -113,30 +119,6 @@ pub(crate) struct GuestSide {
     pub(crate) clock: Option<SessionClock>,
     pub(crate) session: u64,
     pub(crate) lease_requested: bool,
-}
-
-/// Where a peer is in the session's time.
-#[derive(Default)]
-pub(crate) struct Timeline {
-    /// The program's time at the last call.
-    pub(crate) now: Duration,
-    /// The session's time at `now`; `None` before there is one.
-    pub(crate) session: Option<Duration>,
-    /// A host's own time when its session began.
-    pub(crate) began: Option<Duration>,
-    /// The last tick that was run, or skipped.
-    pub(crate) step: Tick,
-    /// The session's tick that what was captured then belongs to: the same, but for guests whose ticks run ahead.
-    pub(crate) tick: Tick,
-    /// The tick that is due.
-    pub(crate) due: Tick,
-    pub(crate) last_send: Tick,
-    /// The tick of the last capture of the whole world.
-    pub(crate) captured: Tick,
-    /// The send ticks of the last two captures of the whole world.
-    pub(crate) captures: (Tick, Tick),
-    /// Ticks that a stall left out.
-    pub(crate) skipped: u64,
 }
 
 /// A participant, for lists of people.
@@ -231,16 +213,18 @@ impl Peer {
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
-            time: Timeline { step: start, tick: start, due: start, last_send: start, captured: start, ..Timeline::default() },
+            time: Timeline::begin(start),
             payload: Vec::new(),
             round: 0,
             dirty: true,
             forwards: false,
             running,
-            apply: crate::apply::Buffers::default(),
+            apply: crate::waiting::Buffers::default(),
             audience: None,
             receipts: Receipts::default(),
             refused: Refused::default(),
+            saves: None,
+            rerunning: false,
             schema,
             config,
         })
@@ -419,6 +403,7 @@ impl Peer {
         let kind_index = self.schema.kind_of::<K>().ok_or(UsageError::NotInSchema(std::any::type_name::<K>()))?;
         self.may_spawn(kind_index)?;
         let net = self.names.next().ok_or(UsageError::NoNames)?;
+        self.forget_if_rewound(world, kind_index);
         let entity = world.spawn(components);
         // it was spawned on the line above
         let _ = world.insert_one(entity, kind);
@@ -437,6 +422,7 @@ impl Peer {
         let kind = self.schema.kinds.iter().position(|k| (k.has)(world, entity)).ok_or(UsageError::NoKind)?;
         self.may_spawn(kind)?;
         let net = self.names.next().ok_or(UsageError::NoNames)?;
+        self.forget_if_rewound(world, kind);
         self.register_own(world, entity, kind, net);
         Ok(net)
     }
@@ -446,14 +432,10 @@ impl Peer {
     /// # Errors
     /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`].
     pub fn despawn(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
-        let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
+        let slot = self.may_despawn(world, entity)?;
         let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
-        let policy = &self.schema.kinds[record.kind].policy;
-        let facts = self.facts(record.owners[policy.slot()].peer);
-        if !policy.lifetime(facts, self.local) {
-            return Err(UsageError::NotAllowed("despawn it"));
-        }
-        let (net, was_told) = (record.net, record.out_row != NO_ROW);
+        let (net, kind, was_told) = (record.net, record.kind, record.out_row != NO_ROW);
+        self.forget_if_rewound(world, kind);
         self.end_entity(slot);
         world.despawn(entity).map_err(|_| UsageError::NotNetworked)?;
         self.set_aside(world, net);
@@ -461,6 +443,22 @@ impl Peer {
             self.news.push(News::Despawned { entity, net });
         }
         Ok(())
+    }
+
+    /// The record of an entity that this peer may despawn.
+    pub(crate) fn may_despawn(&self, world: &World, entity: Entity) -> Result<u32, UsageError> {
+        let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
+        let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
+        let policy = &self.schema.kinds[record.kind].policy;
+        let facts = self.facts(record.owners[policy.slot()].peer);
+        if policy.lifetime(facts, self.local) { Ok(slot) } else { Err(UsageError::NotAllowed("despawn it")) }
+    }
+
+    /// Who comes and goes outside of a step cannot be taken back.
+    fn forget_if_rewound(&mut self, world: &mut World, kind: usize) {
+        if self.rewinds(kind) {
+            self.forget_saves(world);
+        }
     }
 
     /// Marks that an entity has jumped: what is drawn jumps with it instead of sliding there. Call it when the pose is set.
@@ -518,6 +516,8 @@ impl Peer {
     /// [`DisconnectReason::Left`] by a guest, [`DisconnectReason::HostLeft`] by a host. Copies of others' entities leave the
     /// world; own entities stay as local ones.
     pub fn disconnect(&mut self, world: &mut World, reason: DisconnectReason) {
+        self.forget_saves(world);
+        self.saves = None;
         self.end_session(world, reason, true);
     }
 

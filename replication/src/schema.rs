@@ -1,21 +1,26 @@
 //! The schema: which components travel and how, which kinds there are, and who has authority over what. One value, built once;
 //! the order of the calls that build it does not matter.
 
-use crate::column::{Blend, Column, Form, Itself, Typed, Validator, Via, Write};
+use crate::column::{Column, Form, Itself, Typed, Via};
 use crate::input::InputEntry;
-use crate::interpolate::Interpolate;
 use crate::layout::{Layout, LayoutBuilder, LayoutError};
 use crate::policy::{Absent, OWNER_SLOTS, Policy};
 use crate::presence;
 use crate::replicate::{FieldError, Replicate, Restorer};
-use hecs::{Component, Entity, World};
+use crate::rewind::kept::{Keeper, KeptEntry};
+use hecs::{Archetype, Component, Entity, EntityBuilder, World};
 use std::any::TypeId;
 use std::fmt::Write as _;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use thiserror::Error;
 use tidelock_netcore::control::SchemaEntry;
 use tidelock_netcore::limits;
 use xxhash_rust::xxh3::Xxh3;
+
+mod options;
+
+pub use options::{ComponentOptions, KindOptions};
 
 /// A schema that cannot work, with everything that is wrong with it.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -111,6 +116,9 @@ pub(crate) struct KindEntry {
     pub(crate) type_id: TypeId,
     pub(crate) mark: fn(&mut World, Entity),
     pub(crate) has: fn(&World, Entity) -> bool,
+    pub(crate) is_in: fn(&Archetype) -> bool,
+    /// Its entities are saved and can be rewound, on a peer that keeps saves.
+    pub(crate) rewound: bool,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) absent: Absent,
     /// By component index (0, presence, is unused): who decides there.
@@ -147,6 +155,8 @@ pub(crate) struct Inner {
     pub(crate) kinds: Vec<KindEntry>,
     pub(crate) messages: Vec<MessageEntry>,
     pub(crate) input: Option<InputEntry>,
+    /// What is saved and restored: components, then resources, each by name.
+    pub(crate) kept: Vec<KeptEntry>,
     pub(crate) presence: Layout,
     pub(crate) slots: usize,
     /// Bit c: in a list, values of component c are absolute: presence, and what names entities.
@@ -166,6 +176,7 @@ impl Schema {
             kinds: Vec::new(),
             messages: Vec::new(),
             inputs: Vec::new(),
+            kept: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -187,7 +198,10 @@ impl Schema {
         };
         let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
         let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
-        inner.components.iter().map(component).chain(kinds).chain(inner.messages.iter().map(message)).chain(input).collect()
+        let resources = inner.kept.iter().filter(|k| k.first.is_some());
+        let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: 0 });
+        let messages = inner.messages.iter().map(message);
+        inner.components.iter().map(component).chain(kinds).chain(messages).chain(input).chain(resources).collect()
     }
 
     fn kind_digest(&self, kind: &KindEntry) -> u64 {
@@ -224,6 +238,9 @@ impl Schema {
             let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
             let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
             let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
+        }
+        for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
+            let _ = writeln!(out, "resource `{}`: checkpointed, stays here", resource.name);
         }
         for m in &inner.messages {
             let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
@@ -264,6 +281,11 @@ impl Inner {
         self.components.iter().position(|c| c.type_id == TypeId::of::<C>()).map(|i| i + 1)
     }
 
+    /// Which of what is kept is resource `T`?
+    pub(crate) fn resource_of<T: 'static>(&self) -> Option<&KeptEntry> {
+        self.kept.iter().find(|k| k.first.is_some() && k.type_id == TypeId::of::<T>())
+    }
+
     pub(crate) fn kind_of<K: 'static>(&self) -> Option<usize> {
         self.kinds.iter().position(|k| k.type_id == TypeId::of::<K>())
     }
@@ -280,6 +302,7 @@ pub struct SchemaBuilder {
     kinds: Vec<KindEntry>,
     messages: Vec<MessageEntry>,
     inputs: Vec<InputEntry>,
+    kept: Vec<KeptEntry>,
     mistakes: Vec<SchemaMistake>,
 }
 
@@ -316,13 +339,15 @@ impl SchemaBuilder {
                     self.mistakes.push(SchemaMistake::ParentWithoutEntity(name.to_owned()));
                 }
                 let digest = layout.digest(name);
+                let (name_of, type_id, checkpoint) = (name.to_owned(), TypeId::of::<C>(), options.checkpoint.is_some());
+                self.kept.extend(options.checkpoint.map(|kept| KeptEntry { name: name_of, type_id, kept, first: None }));
                 self.components.push(ComponentEntry {
                     name: name.to_owned(),
-                    type_id: TypeId::of::<C>(),
+                    type_id,
                     column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
                     digest,
                     interpolate: options.blend.is_some(),
-                    checkpoint: options.checkpoint,
+                    checkpoint,
                     parent: options.parent,
                     notify: options.notify,
                     policy: options.policy,
@@ -348,7 +373,7 @@ impl SchemaBuilder {
         policy: impl Policy,
         options: impl FnOnce(KindOptions) -> KindOptions,
     ) -> Self {
-        let options = options(KindOptions { overrides: Vec::new(), absent: Absent::default() });
+        let options = options(KindOptions::new());
         self.kinds.push(KindEntry {
             name: name.to_owned(),
             type_id: TypeId::of::<K>(),
@@ -357,11 +382,26 @@ impl SchemaBuilder {
                 let _ = world.insert_one(entity, K::default());
             },
             has: |world, entity| world.satisfies::<&K>(entity),
+            is_in: |archetype| archetype.has::<K>(),
+            rewound: options.rewound,
             policy: Arc::new(policy),
             absent: options.absent,
             policies: Vec::new(),
             overrides: options.overrides,
         });
+        self
+    }
+
+    /// Registers state that belongs to no entity: a score, whose turn it is. It begins as `T::default()` and is reached with
+    /// [`Step::resource`](crate::Step::resource). It is saved, restored and digested like a component with `.checkpoint()`: it *is*
+    /// one, of a single entity that the framework keeps. So far it does not travel.
+    #[must_use]
+    pub fn resource<T: Component + crate::checkpoint::Checkpoint + Default>(mut self, name: &str) -> Self {
+        let first: fn(&mut EntityBuilder) = |builder| {
+            builder.add(T::default());
+        };
+        let (type_id, kept) = (TypeId::of::<T>(), Box::new(Keeper::<T>(PhantomData)));
+        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first) });
         self
     }
 
@@ -409,7 +449,9 @@ impl SchemaBuilder {
         self.components.sort_by(|a, b| a.name.cmp(&b.name));
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
-        let Self { name, components, mut kinds, messages, mut inputs, mut mistakes } = self;
+        self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
+        let Self { name, components, mut kinds, messages, mut inputs, kept, mut mistakes } = self;
+        check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
@@ -433,7 +475,8 @@ impl SchemaBuilder {
         let absolute = mask(|c| c.column.layout().has_entities()) | 1;
         let interpolated = mask(|c| c.interpolate);
         let input = inputs.pop();
-        let mut inner = Inner { name, components, kinds, messages, input, presence, slots, absolute, interpolated, digest: 0 };
+        let mut inner =
+            Inner { name, components, kinds, messages, input, kept, presence, slots, absolute, interpolated, digest: 0 };
         inner.digest = digest(&inner);
         Ok(Schema(Arc::new(inner)))
     }
@@ -459,6 +502,15 @@ fn slots(components: &[ComponentEntry], kinds: &[KindEntry], mistakes: &mut Vec<
         most = most.max(slot);
     }
     most + 1
+}
+
+fn check_resources(components: &[ComponentEntry], kept: &[KeptEntry], mistakes: &mut Vec<SchemaMistake>) {
+    let resources = || kept.iter().filter(|k| k.first.is_some());
+    let room = limits::COMPONENTS.saturating_sub(components.len());
+    check("resource", resources().map(|r| (r.name.as_str(), r.type_id)), room, mistakes);
+    for resource in resources().filter(|r| components.iter().any(|c| c.type_id == r.type_id)) {
+        mistakes.push(SchemaMistake::TypeTwice { sort: "resource", name: resource.name.clone() });
+    }
 }
 
 fn check<'a>(
@@ -504,100 +556,9 @@ fn digest(inner: &Inner) -> u64 {
         hasher.update(b"input");
         hasher.update(&input.digest().to_le_bytes());
     }
+    for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
+        hasher.update(b"resource ");
+        hasher.update(resource.name.as_bytes());
+    }
     hasher.digest()
-}
-
-/// How one component travels, is drawn and kept.
-pub struct ComponentOptions<C> {
-    policy: Option<Arc<dyn Policy>>,
-    validators: Vec<Validator<C>>,
-    blend: Option<Blend<C>>,
-    checkpoint: bool,
-    parent: bool,
-    notify: bool,
-}
-
-impl<C: Component> ComponentOptions<C> {
-    fn new() -> Self {
-        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: false, parent: false, notify: false }
-    }
-
-    /// Who has authority over this component, whatever the kind's policy says.
-    #[must_use]
-    pub fn authority(mut self, policy: impl Policy) -> Self {
-        self.policy = Some(Arc::new(policy));
-        self
-    }
-
-    /// Checks what a peer wrote before the host takes it: bounds, top speed, rate. Several are asked in order; the first `Err`
-    /// refuses the value.
-    #[must_use]
-    pub fn validate(
-        mut self,
-        check: impl Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync + 'static,
-    ) -> Self {
-        self.validators.push(Box::new(check));
-        self
-    }
-
-    /// Is drawn between two samples, blended with `blend`; for types that are not [`Interpolate`].
-    #[must_use]
-    pub fn interpolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
-        self.blend = Some(blend);
-        self
-    }
-
-    /// The component's first entity field names the parent: the entity does not appear at a guest before its parent does.
-    #[must_use]
-    pub fn parent(mut self) -> Self {
-        self.parent = true;
-        self
-    }
-
-    /// Changes of its value are told as [`News::Changed`](crate::News::Changed). Off by default: news of insertion and removal
-    /// come without it.
-    #[must_use]
-    pub fn notify_changes(mut self) -> Self {
-        self.notify = true;
-        self
-    }
-}
-
-impl<C: Component + Interpolate> ComponentOptions<C> {
-    /// Is drawn between two samples.
-    #[must_use]
-    pub fn interpolate(self) -> Self {
-        self.interpolate_with(C::interpolate)
-    }
-}
-
-impl<C: Component + crate::checkpoint::Checkpoint> ComponentOptions<C> {
-    /// Is kept exactly, and can be rewound.
-    #[must_use]
-    pub fn checkpoint(mut self) -> Self {
-        self.checkpoint = true;
-        self
-    }
-}
-
-/// Options of a kind.
-pub struct KindOptions {
-    overrides: Vec<(TypeId, Arc<dyn Policy>)>,
-    absent: Absent,
-}
-
-impl KindOptions {
-    /// Who has authority over component `C` in entities of this kind.
-    #[must_use]
-    pub fn authority<C: Component>(mut self, policy: impl Policy) -> Self {
-        self.overrides.push((TypeId::of::<C>(), Arc::new(policy)));
-        self
-    }
-
-    /// What becomes of the entities when their owner leaves.
-    #[must_use]
-    pub fn when_owner_leaves(mut self, absent: Absent) -> Self {
-        self.absent = absent;
-        self
-    }
 }

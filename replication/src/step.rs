@@ -2,9 +2,12 @@
 
 use crate::entities::Simulated;
 use crate::error::UsageError;
+use crate::netid::NetId;
+use crate::order::Ordered;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::policy::{Gate, GateFacts};
+use crate::rng::Rng;
 use hecs::{Component, DynamicBundle, Entity, Query, QueryBorrow, With, World};
 use std::time::Duration;
 use tidelock_netcore::tick::Tick;
@@ -16,26 +19,34 @@ pub struct Step<'a> {
 }
 
 impl Peer {
-    /// The next tick that is due, if any. Ask until it gives `None`, and run each; the order is theirs.
+    /// The next tick that is due, if any: first those that are to be run again. Ask until it gives `None`, and run each; the order
+    /// is theirs.
     pub fn next_step(&mut self, world: &mut World) -> Option<Step<'_>> {
-        if !self.is_in_session() || self.time.step >= self.time.due {
+        if !self.is_in_session() {
             return None;
         }
-        self.time.step = self.time.step.plus(1);
-        let label = self.fold_inputs();
-        self.time.tick = self.time.tick.max(label);
+        let again = self.saves.as_mut().and_then(|saves| saves.replay.pop_front());
+        if again.is_none() {
+            if self.time.step >= self.time.due {
+                return None;
+            }
+            self.time.step = self.time.step.plus(1);
+            let label = self.fold_inputs();
+            self.time.tick = self.time.tick.max(label);
+        }
+        self.time.ran = again.unwrap_or(self.time.step);
         self.dirty = true;
         self.ask_gates(world);
-        let tick = self.time.step;
+        self.begin_step(world, again.is_some());
+        let tick = self.time.ran;
         Some(Step { peer: self, tick })
     }
 
     /// Asks each kind's policy whether its entities run this tick.
     fn ask_gates(&mut self, world: &mut World) {
-        let heard =
-            if self.is_host() { self.time.step } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
+        let heard = if self.is_host() { self.time.ran } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
         let facts =
-            GateFacts { tick: self.time.step, local: self.local, host: PeerId::HOST, peers: self.roster.len() as u32, heard };
+            GateFacts { tick: self.time.ran, local: self.local, host: PeerId::HOST, peers: self.roster.len() as u32, heard };
         for kind in 0..self.schema.kinds.len() {
             let runs = self.schema.kinds[kind].policy.gate(facts) == Gate::Run;
             if runs == self.running[kind] {
@@ -83,12 +94,70 @@ impl Step<'_> {
         world.query::<With<Q, &'static Simulated>>()
     }
 
+    /// The same by name, an order that all peers share, where it matters: for sums of floats, or who comes first. What a step
+    /// spawns is visited from the next one on. The plain [`query`](Self::query) is faster and goes where each entity is on its own.
+    ///
+    /// ```
+    /// # use tidelock::{Config, Peer, Replicate, Schema, policy::Host};
+    /// # #[derive(Replicate)] struct Gold(u16);
+    /// # #[derive(Clone, Copy, Default)] struct Purse;
+    /// # let schema = Schema::builder("game").component::<Gold>("gold", |c| c).kind::<Purse>("purse", Host::default()).build()?;
+    /// # let (mut world, mut peer) = (hecs::World::new(), Peer::alone(schema, Config::default())?);
+    /// # for gold in [1, 5, 9] { peer.spawn(&mut world, Purse, (Gold(gold),))?; }
+    /// # peer.receive(std::time::Duration::ZERO, &mut world)?;
+    /// # peer.receive(std::time::Duration::from_millis(17), &mut world)?;
+    /// # let step = peer.next_step(&mut world).unwrap();
+    /// let mut left = 10; // coins to hand out, first come first served
+    /// let mut purses = step.ordered::<&mut Gold>(&mut world);
+    /// while let Some((_name, gold)) = purses.next() {
+    ///     let given = (8 - gold.0.min(8)).min(left);
+    ///     gold.0 += given;
+    ///     left -= given;
+    /// }
+    /// # assert_eq!(left, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ordered<'w, Q: Query>(&'w self, world: &'w mut World) -> Ordered<'w, Q> {
+        let records = self.peer.entities.iter().map(|(_, record)| record).filter(|r| !r.parked);
+        let all = records.map(|r| (r.net, r.entity, r.born == self.tick));
+        Ordered::new(self.peer.entities.order.get(all), world)
+    }
+
+    /// Random numbers that depend on the session, the tick, `net` and `purpose` alone: the same on every peer and whenever the
+    /// step is run again, whoever asked before. Give every use a purpose of its own. `NetId::default()` stands for no entity.
+    #[must_use]
+    pub fn rng(&self, net: NetId, purpose: u64) -> Rng {
+        Rng::at(self.peer.session(), self.tick, net, purpose)
+    }
+
+    /// Was the tick run before, with other inputs or before something was known? Then what is heard and seen of it has been, too.
+    #[must_use]
+    pub fn rerun(&self) -> bool {
+        self.peer.rerunning
+    }
+
+    /// Is the entity networked, and alive? `World::contains` does not tell: where despawns can be taken back, a handle stays in
+    /// the world until they are certain.
+    #[must_use]
+    pub fn alive(&self, world: &World, entity: Entity) -> bool {
+        self.peer.entities.slot_at(world, entity).is_some()
+    }
+
+    /// State that belongs to no entity. See [`SchemaBuilder::resource`](crate::SchemaBuilder::resource).
+    ///
+    /// # Errors
+    /// [`UsageError::NotInSchema`].
+    pub fn resource<'w, T: Component>(&mut self, world: &'w mut World) -> Result<&'w mut T, UsageError> {
+        self.peer.resource(world)
+    }
+
     /// The entities in which this peer has authority over component `C`, whoever simulates the rest of them, of kinds whose time
     /// runs.
     pub fn with_authority<C: Component>(&self) -> impl Iterator<Item = Entity> + '_ {
         let c = self.peer.schema.component_of::<C>();
-        let running = &self.peer.running;
+        let (running, rerunning) = (&self.peer.running, self.peer.rerunning);
         let records = self.peer.entities.iter().map(|(_, record)| record);
+        let records = records.filter(move |r| !r.parked && (r.rewound || !rerunning));
         records.filter(move |r| running[r.kind] && c.is_some_and(|c| r.mine >> c & 1 != 0)).map(|r| r.entity)
     }
 
@@ -98,25 +167,49 @@ impl Step<'_> {
         self.peer.schema.kind_of::<K>().is_some_and(|kind| self.peer.running[kind])
     }
 
-    /// See [`Peer::spawn`].
+    /// See [`Peer::spawn`]. Where the kind is rewound the spawn can be taken back: a re-run that spawns as many before it gives
+    /// it the same name, and the entity with its handle and its local components.
     ///
     /// # Errors
-    /// Those of [`Peer::spawn`].
+    /// Those of [`Peer::spawn`]; [`UsageError::NotAllowed`] in a re-run for a kind that is not rewound;
+    /// [`UsageError::NoNames`] after 4096 spawns in one step.
     pub fn spawn<K: Component>(
         &mut self,
         world: &mut World,
         kind: K,
         components: impl DynamicBundle,
     ) -> Result<Entity, UsageError> {
-        self.peer.spawn(world, kind, components)
+        self.spawn_as(world, 0, kind, components)
     }
 
-    /// See [`Peer::despawn`].
+    /// The same with a key of the game's, for example who fired: a re-run gives an entity back only to a spawn with the same key,
+    /// so that one player's shot never becomes another's.
+    ///
+    /// # Errors
+    /// Those of [`spawn`](Self::spawn).
+    pub fn spawn_as<K: Component>(
+        &mut self,
+        world: &mut World,
+        key: u64,
+        kind: K,
+        components: impl DynamicBundle,
+    ) -> Result<Entity, UsageError> {
+        match self.peer.saves {
+            Some(_) => self.peer.spawn_in_step(world, key, kind, components),
+            None => self.peer.spawn(world, kind, components),
+        }
+    }
+
+    /// See [`Peer::despawn`]. Where the entity's kind is rewound it is gone at once from all queries, and for good when that is
+    /// certain.
     ///
     /// # Errors
     /// Those of [`Peer::despawn`].
     pub fn despawn(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
-        self.peer.despawn(world, entity)
+        match self.peer.saves {
+            Some(_) => self.peer.despawn_in_step(world, entity),
+            None => self.peer.despawn(world, entity),
+        }
     }
 
     pub(crate) fn at_peer(&self) -> &Peer {

@@ -22,6 +22,8 @@ use std::time::Duration;
 use tidelock_netcore::error::DisconnectReason;
 use tidelock_netcore::transport::Transport;
 
+pub mod determinism;
+
 /// A peer and its world.
 pub struct Seat {
     /// The peer.

@@ -206,3 +206,60 @@ fn digests_tell_states_apart_and_forget_handles() {
     assert_eq!(digest(&f32::NAN, &named), digest(&f32::from_bits(0xffc0_0001), &named));
     assert_ne!(digest(&Gait::Walk, &named), digest(&Gait::Run, &named));
 }
+
+/// Where two values differ, as text.
+fn differ<T: Checkpoint>(mine: &T, others: &T) -> Option<(String, String, String)> {
+    let names = |_: Entity| None;
+    let mut at = tidelock::checkpoint::Differ::new(&names, &names);
+    mine.differ(others, &mut at).then(|| at.into_parts())
+}
+
+#[derive(Clone, Debug, PartialEq, Checkpoint)]
+struct Pack {
+    gold: u32,
+    pockets: [Option<u8>; 2],
+    notes: Vec<Note>,
+    mood: Mood,
+}
+
+#[derive(Clone, Debug, PartialEq, Checkpoint)]
+struct Note(String, f32);
+
+#[derive(Clone, Debug, PartialEq, Checkpoint)]
+enum Mood {
+    Calm,
+    Angry { at: u8 },
+}
+
+/// The field, its value before and after a change, and the change.
+type Case = (&'static str, &'static str, &'static str, fn(&mut Pack));
+
+#[test]
+fn the_first_field_that_differs_is_named_with_both_values() {
+    let pack = Pack { gold: 1, pockets: [None, Some(2)], notes: vec![Note("a".into(), 1.0)], mood: Mood::Angry { at: 3 } };
+    assert_eq!(differ(&pack, &pack.clone()), None);
+    let cases: [Case; 9] = [
+        ("gold", "1", "9", |p| p.gold = 9),
+        ("pockets[0]", "None", "Some", |p| p.pockets[0] = Some(0)),
+        ("pockets[1]", "2", "3", |p| p.pockets[1] = Some(3)),
+        ("notes[0].0", "\"a\"", "\"b\"", |p| p.notes[0].0 = "b".into()),
+        ("notes[0].1", "1.0", "-1.0", |p| p.notes[0].1 = -1.0),
+        ("notes.len()", "1", "2", |p| p.notes.push(Note("a".into(), 1.0))),
+        ("mood", "Angry", "Calm", |p| p.mood = Mood::Calm),
+        ("mood.Angry.at", "3", "4", |p| p.mood = Mood::Angry { at: 4 }),
+        // the first one counts
+        ("gold", "1", "2", |p| (p.gold, p.mood) = (2, Mood::Calm)),
+    ];
+    for (field, mine, others, change) in cases {
+        let mut other = pack.clone();
+        change(&mut other);
+        assert_eq!(differ(&pack, &other), Some((field.into(), mine.into(), others.into())));
+    }
+    assert_eq!(differ(&f32::NAN, &-f32::NAN), None, "machines make different ones");
+}
+
+/// What owns memory is not plain: checked by the compiler.
+const _: () = {
+    assert!(<[Option<u32>; 3]>::PLAIN && <Mood as Checkpoint>::PLAIN && Entity::PLAIN);
+    assert!(!Pack::PLAIN && !Note::PLAIN && !String::PLAIN && !<[Vec<u8>; 1]>::PLAIN);
+};

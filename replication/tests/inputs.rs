@@ -1,19 +1,19 @@
 //! Inputs reach the host for the right tick, in weather, at any frame rate, over stalls; each press fires exactly once.
 
 mod common;
+mod input_rig;
 
 use common::weather;
 use hecs::{Entity, World};
+use input_rig::{Forger, Program};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tidelock::netcore::error::TransportError;
 use tidelock::netcore::limits;
 use tidelock::netcore::tick::Tick;
-use tidelock::netcore::transport::{Arrival, Delivery, Facts, Lane, LinkId, LinkStats, Transport};
 use tidelock::policy::{Host, Owner};
-use tidelock::{Config, Input, Interpolate, News, Peer, PeerId, Press, Replicate, Schema, Source, Step};
-use tidelock_loopback::{Conditions, Direction, Loopback, Network};
+use tidelock::{Config, Input, Interpolate, News, Peer, PeerId, Press, Replicate, Schema, Source};
+use tidelock_loopback::{Conditions, Direction, Network};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Replicate)]
 struct Stick {
@@ -40,57 +40,6 @@ fn schema(inputs: bool) -> Schema {
     let schema = Schema::builder("inputs").component::<Place>("place", |c| c.interpolate());
     let schema = schema.kind::<Body>("body", Host::default()).kind::<Runner>("runner", Owner::default());
     if inputs { schema.input::<Stick>("stick") } else { schema }.build().unwrap()
-}
-
-/// A guest's transport that sends datagrams of others' making besides its own.
-struct Forger {
-    inner: Loopback,
-    forged: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Transport for Forger {
-    fn poll(&mut self, now: Duration, payload: &mut Vec<u8>) -> Option<Arrival> {
-        self.inner.poll(now, payload)
-    }
-    fn facts(&self, link: LinkId) -> Option<Facts> {
-        self.inner.facts(link)
-    }
-    fn send_datagram(&mut self, now: Duration, link: LinkId, bytes: &[u8]) -> Result<Delivery, TransportError> {
-        for forged in self.forged.lock().unwrap().drain(..) {
-            let _ = self.inner.send_datagram(now, link, &forged)?;
-        }
-        self.inner.send_datagram(now, link, bytes)
-    }
-    fn send_message(&mut self, now: Duration, link: LinkId, lane: Lane, bytes: &[u8]) -> Result<Delivery, TransportError> {
-        self.inner.send_message(now, link, lane, bytes)
-    }
-    fn close(&mut self, now: Duration, link: LinkId, code: u32, text: &str) {
-        self.inner.close(now, link, code, text);
-    }
-    fn flush(&mut self, now: Duration) {
-        self.inner.flush(now);
-    }
-    fn stats(&self, link: LinkId) -> LinkStats {
-        self.inner.stats(link)
-    }
-}
-
-/// One program: it calls its peer once per frame.
-struct Program {
-    peer: Peer,
-    world: World,
-    frame: Duration,
-    next: Duration,
-}
-
-impl Program {
-    fn run(&mut self, now: Duration, mut simulate: impl FnMut(&mut World, &mut Step<'_>)) {
-        self.peer.receive(now, &mut self.world).unwrap();
-        while let Some(mut step) = self.peer.next_step(&mut self.world) {
-            simulate(&mut self.world, &mut step);
-        }
-        self.peer.send(now, &mut self.world).unwrap();
-    }
 }
 
 /// What a guest did: its input by tick, and how often it had pressed in all.

@@ -397,7 +397,7 @@ fn play(seed: u64) {
     }
     for guest in &guarded {
         let (canaries, searched) = (guest.canaries.len(), guest.searched);
-        assert!(canaries > 200 && searched > 20_000, "SEED={seed}: {canaries} canaries in {searched} bytes test nothing");
+        assert!(canaries > 200 && searched > 8_000, "SEED={seed}: {canaries} canaries in {searched} bytes test nothing");
     }
     assert_clean(&mut table);
 }

@@ -1,0 +1,118 @@
+//! What can be chosen for a component and for a kind.
+
+use crate::column::{Blend, Validator, Write};
+use crate::interpolate::Interpolate;
+use crate::policy::{Absent, Policy};
+use crate::rewind::kept::{Keeper, Kept};
+use hecs::Component;
+use std::any::TypeId;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// How one component travels, is drawn and kept.
+pub struct ComponentOptions<C> {
+    pub(super) policy: Option<Arc<dyn Policy>>,
+    pub(super) validators: Vec<Validator<C>>,
+    pub(super) blend: Option<Blend<C>>,
+    pub(super) checkpoint: Option<Box<dyn Kept>>,
+    pub(super) parent: bool,
+    pub(super) notify: bool,
+}
+
+impl<C: Component> ComponentOptions<C> {
+    pub(super) fn new() -> Self {
+        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: None, parent: false, notify: false }
+    }
+
+    /// Who has authority over this component, whatever the kind's policy says.
+    #[must_use]
+    pub fn authority(mut self, policy: impl Policy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Checks what a peer wrote before the host takes it: bounds, top speed, rate. Several are asked in order; the first `Err`
+    /// refuses the value.
+    #[must_use]
+    pub fn validate(
+        mut self,
+        check: impl Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync + 'static,
+    ) -> Self {
+        self.validators.push(Box::new(check));
+        self
+    }
+
+    /// Is drawn between two samples, blended with `blend`; for types that are not [`Interpolate`].
+    #[must_use]
+    pub fn interpolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
+        self.blend = Some(blend);
+        self
+    }
+
+    /// The component's first entity field names the parent: the entity does not appear at a guest before its parent does.
+    #[must_use]
+    pub fn parent(mut self) -> Self {
+        self.parent = true;
+        self
+    }
+
+    /// Changes of its value are told as [`News::Changed`](crate::News::Changed). Off by default: news of insertion and removal
+    /// come without it.
+    #[must_use]
+    pub fn notify_changes(mut self) -> Self {
+        self.notify = true;
+        self
+    }
+}
+
+impl<C: Component + Interpolate> ComponentOptions<C> {
+    /// Is drawn between two samples.
+    #[must_use]
+    pub fn interpolate(self) -> Self {
+        self.interpolate_with(C::interpolate)
+    }
+}
+
+impl<C: Component + crate::checkpoint::Checkpoint> ComponentOptions<C> {
+    /// Is kept exactly, and can be rewound.
+    #[must_use]
+    pub fn checkpoint(mut self) -> Self {
+        self.checkpoint = Some(Box::new(Keeper::<C>(PhantomData)));
+        self
+    }
+}
+
+/// Options of a kind.
+pub struct KindOptions {
+    pub(super) overrides: Vec<(TypeId, Arc<dyn Policy>)>,
+    pub(super) absent: Absent,
+    pub(super) rewound: bool,
+}
+
+impl KindOptions {
+    pub(super) fn new() -> Self {
+        Self { overrides: Vec::new(), absent: Absent::default(), rewound: false }
+    }
+
+    /// Entities of this kind are saved every tick and can be taken back, on a peer that keeps saves: see
+    /// [`Peer::keep_saves`](crate::Peer::keep_saves). Only components registered with `.checkpoint()` are.
+    #[must_use]
+    pub fn rewound(mut self) -> Self {
+        self.rewound = true;
+        self
+    }
+
+    /// Who has authority over component `C` in entities of this kind.
+    #[must_use]
+    pub fn authority<C: Component>(mut self, policy: impl Policy) -> Self {
+        self.overrides.push((TypeId::of::<C>(), Arc::new(policy)));
+        self
+    }
+
+    /// What becomes of the entities when their owner leaves.
+    #[must_use]
+    pub fn when_owner_leaves(mut self, absent: Absent) -> Self {
+        self.absent = absent;
+        self
+    }
+}
