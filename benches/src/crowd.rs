@@ -29,17 +29,17 @@ impl Generator {
     }
 
     /// 0 to 1, in 2²⁴ steps.
-    fn unit(&mut self) -> f32 {
+    pub(crate) fn unit(&mut self) -> f32 {
         const STEPS: f32 = 16_777_216.0;
         (self.bits() >> 40) as f32 / STEPS
     }
 
     /// −1 to 1.
-    fn signed(&mut self) -> f32 {
+    pub(crate) fn signed(&mut self) -> f32 {
         self.unit() * 2.0 - 1.0
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
 

@@ -9,3 +9,5 @@ pub mod crowd;
 pub mod floor;
 pub mod meter;
 pub mod session;
+pub mod stadium;
+pub mod tap;

@@ -69,7 +69,13 @@ impl Series {
     /// Median wall time in microseconds.
     #[must_use]
     pub fn wall_us(&self) -> f64 {
-        quantile(self.0.iter().map(|r| r.wall), 0.5) as f64 / 1000.0
+        self.wall_us_of(0.5)
+    }
+
+    /// Wall time in microseconds: the value that `part` (0 to 1) of the readings do not exceed.
+    #[must_use]
+    pub fn wall_us_of(&self, part: f64) -> f64 {
+        quantile(self.0.iter().map(|r| r.wall), part) as f64 / 1000.0
     }
 
     /// Allocations: the median.

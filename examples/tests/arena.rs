@@ -115,6 +115,22 @@ fn all_in_one_process_end_equal() {
 }
 
 #[test]
+fn in_a_stadium_each_guest_sees_what_is_nearest_and_all_end_equal() {
+    let args =
+        ["--stadium", "--nearest", "24", "--seconds", "3", "--guests", "3", "--entities", "400", "--loss", "0.05", "--json"];
+    let end = Arena::start(&args).end();
+    assert_equal(&end);
+    let json = end.1.last().unwrap();
+    let number = |key: &str| -> u32 {
+        let rest = json.split_once(key).unwrap_or_else(|| panic!("{key} is not in {json}")).1;
+        rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+    };
+    // the nearest, and its own drone, which may be gone for a moment
+    assert!((24..=26).contains(&number("\"visible\":")), "{json}");
+    assert!(number("\"entities\":") > 300, "{json}");
+}
+
+#[test]
 fn processes_end_equal_also_after_a_guest_was_killed_and_came_again() {
     let (mut host, address) = Arena::host(&["--seconds", "8", "--timeout", "2", "--json"]);
     let mut killed = Arena::join(&address);

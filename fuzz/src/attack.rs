@@ -7,13 +7,13 @@
 
 use crate::ALLOCATED;
 use crate::forge::{self, Place, Source};
-use crate::game::{FRAME, Program, schema};
+use crate::game::{Banner, FRAME, Program, Tag, Title, schema};
 use crate::wire::{Cable, Parcel, Side};
 use cpu_time::ThreadTime;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tidelock::{Config, PeerId};
+use tidelock::{Config, PeerId, Relevance};
 use tidelock_netcore::control::{self, Control, Digest, Verdict, Welcome};
 use tidelock_netcore::limits;
 use tidelock_netcore::session::Terms;
@@ -79,6 +79,14 @@ impl Attack {
         let (pending, old) = (VecDeque::new(), VecDeque::new());
         let (now, longest) = (Duration::ZERO, Duration::ZERO);
         Self { victim, side, cable, puppet, pending, old, now, place, unseen: 0, delivered: 0, longest, held_before: 0 }
+    }
+
+    /// A puppet that is a host shows its guest only a part: not what has a tag, and no titles of what has a banner. Before it gets in.
+    pub fn hide_some(&mut self) {
+        let Some((puppet, _)) = self.puppet.as_mut().filter(|_| self.side == Side::Guest) else { return };
+        let untagged = Relevance::everything().rule(|sight| sight.get::<Tag>().is_none());
+        let relevance = untagged.show_only::<Title>(|sight| sight.get::<Banner>().is_none());
+        puppet.peer.set_relevance(relevance).expect("nobody is in yet");
     }
 
     /// Gets the attacker in. Call it when the others are.
@@ -189,8 +197,9 @@ impl Attack {
                 let lane = Lane(from.byte() % Lane::COUNT);
                 self.deliver(Parcel::Message(lane, from.bytes().to_vec()));
             }
-            68..=87 => {
-                let mut bytes = forge::packet(from, &mut self.place);
+            code @ 68..=87 => {
+                let make = if code < 80 { forge::packet } else { forge::list };
+                let mut bytes = make(from, &mut self.place);
                 bytes.truncate(limits::DATAGRAM_MAX_BYTES);
                 self.deliver(Parcel::Datagram(bytes));
             }
@@ -334,16 +343,25 @@ pub fn seeds(recorded: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let controls: Vec<u8> = (0..8u8).flat_map(|i| [88, 1, 2, i, 2, 0, 0, 1, 0]).collect();
     let mut seeds = vec![through, [&[1][..], &flips].concat(), [&[1][..], &repeats].concat(), spawns];
     seeds.push([&[0][..], &raws].concat());
+    // lists of rows: spawns and their ends, of which some have a tag; and raw values
+    let named = |life: u8| [&[80, 0, 0x40, 12, 0, 3, 0][..], &[life << 6 | 4, 8 | life << 6, 8 | life << 6].repeat(4)].concat();
+    let raw_rows =
+        |i: u8| [80, i & 1, i & 0x1f, 2, i, 0, 0, i & 0xf7, 1, 1 << (i % 8), 4, 0, i, 255, 0, 9, 0, 0x80, 1, 2, 0, 7, 7];
+    let lists: Vec<u8> = [named(1), named(1), named(2), named(0)].concat();
+    seeds.push([&[0][..], &lists, &(0..24).flat_map(raw_rows).collect::<Vec<u8>>()].concat());
     seeds.extend((0..4).map(|i| [&[0][..], &controls[i * 18..]].concat()));
     let record = recorded.iter().flat_map(|bytes| [&[0x80 | 48][..], &(bytes.len() as u16).to_le_bytes(), bytes, &[0]].concat());
     seeds.push([0].into_iter().chain(record).collect());
     seeds
 }
 
-/// The datagrams of a puppet that acts, for seeds.
+/// The datagrams of a puppet that acts, for seeds. `hides`: see [`Attack::hide_some`].
 #[must_use]
-pub fn record(side: Side, others: &[Cable], mut frame: impl FnMut(Duration)) -> Vec<Vec<u8>> {
+pub fn record(side: Side, others: &[Cable], hides: bool, mut frame: impl FnMut(Duration)) -> Vec<Vec<u8>> {
     let mut attack = Attack::new(side, others, true);
+    if hides {
+        attack.hide_some();
+    }
     attack.admit(&mut frame);
     let mut out = Vec::new();
     for i in 0..24u8 {

@@ -69,7 +69,7 @@ pub struct Place {
 pub fn packet(from: &mut Source<'_>, place: &mut Place) -> Vec<u8> {
     let mut w = BitWriter::new();
     let flags = from.byte();
-    header(from, place, flags, &mut w);
+    header(PacketKind::State, from, place, flags, &mut w);
     for _ in 0..flags >> 6 {
         entry(from, place, &mut w);
     }
@@ -77,8 +77,61 @@ pub fn packet(from: &mut Source<'_>, place: &mut Place) -> Vec<u8> {
     w.to_bytes()
 }
 
+/// A state packet with a list of rows, as the input says.
+pub fn list(from: &mut Source<'_>, place: &mut Place) -> Vec<u8> {
+    let mut w = BitWriter::new();
+    let flags = from.byte();
+    header(PacketKind::List, from, place, flags, &mut w);
+    // bits of `how`: 0 to 2 the order of gaps, 3 mixed ages, 4 rested rows, 5 more rows than there are, 6 spawns
+    let (how, rows) = (from.byte(), u64::from(from.byte() % 64));
+    w.golomb(if how & 32 != 0 { rows << 9 } else { rows }, 4);
+    w.put(u64::from(how & 7), 3);
+    w.golomb(u64::from(from.byte()) * if flags & 0x80 != 0 { 2 } else { 1 }, 3);
+    w.flag(how & 8 != 0);
+    w.flag(how & 16 != 0);
+    let first = from.short();
+    for i in 0..rows {
+        row(from, place, how, u64::from(first) + i, &mut w);
+    }
+    w.to_bytes()
+}
+
+/// One row of a list: presence of an entity without components or with a tag, or values of components as raw bits.
+fn row(from: &mut Source<'_>, place: &Place, how: u8, name: u64, w: &mut BitWriter) {
+    let of = from.byte();
+    let gap = if of & 1 != 0 { u64::from(from.short()) } else { 0 };
+    w.golomb(gap, u32::from(how & 7));
+    w.flag(of & 2 == 0);
+    if of & 2 != 0 {
+        w.put(u64::from(from.byte()) & 63, 6);
+    }
+    let components = match how & 64 != 0 {
+        true => 1 | u64::from(of & 4 != 0) << 6,
+        false => u64::from(from.byte()),
+    };
+    w.flag(of & 8 != 0);
+    if of & 8 == 0 {
+        w.put(components, COLUMNS);
+    }
+    for _ in 0..if how & 8 != 0 { components.count_ones() } else { 0 } {
+        w.flag(of & 16 == 0);
+        if of & 16 != 0 {
+            w.golomb(u64::from(from.byte()), 3);
+        }
+    }
+    if how & 16 != 0 {
+        w.flag(of & 32 != 0);
+    }
+    if how & 64 != 0 {
+        let kind = if of & 64 != 0 { from.byte() } else { 1 };
+        spawn(place, name, u32::from(of >> 6) % 3, kind, components >> 1, w);
+    } else {
+        from.bytes().iter().for_each(|b| w.put(u64::from(*b), 8));
+    }
+}
+
 /// Bits of `flags`: 0 base, 1 late, 2 acknowledgement, 3 stamp, 4 number of its own, 5 tick of its own.
-fn header(from: &mut Source<'_>, place: &mut Place, flags: u8, w: &mut BitWriter) {
+fn header(kind: PacketKind, from: &mut Source<'_>, place: &mut Place, flags: u8, w: &mut BitWriter) {
     let number = if flags & 16 != 0 { place.number.saturating_add_signed((from.short() as i16).into()) } else { place.number };
     place.number = place.number.max(number) + 1;
     let send_tick = if flags & 32 != 0 {
@@ -110,7 +163,7 @@ fn header(from: &mut Source<'_>, place: &mut Place, flags: u8, w: &mut BitWriter
         ack: None,
         stamp,
     };
-    header.write(PacketKind::State, Some(&acked), w);
+    header.write(kind, Some(&acked), w);
 }
 
 /// One entry: whole spawns, or values of components as raw bits.
@@ -152,15 +205,18 @@ fn spawns(from: &mut Source<'_>, place: &Place, w: &mut BitWriter) {
     if tagged {
         w.flag(true); // the same rows have the tag
     }
-    let layout = presence();
-    let owner = if kind & 0x80 != 0 { u32::from(kind >> 2) } else { place.peer.0.into() };
     for i in 0..u64::from(count) {
-        let net = place.lease + u64::from(first) + i;
-        let mut words =
-            vec![life.into(), net as u32, (net >> 32) as u32, u32::from(kind) % KINDS, 0, if tagged { 1 << 5 } else { 0 }];
-        (0..SLOTS).for_each(|_| words.extend([owner, u32::from(kind & 0x40)]));
-        layout.write(&words, None, 0, w);
+        spawn(place, u64::from(first) + i, life.into(), kind, if tagged { 1 << 5 } else { 0 }, w);
     }
+}
+
+/// Presence of an entity with that name in the forger's lease, and these components.
+fn spawn(place: &Place, name: u64, life: u32, kind: u8, components: u64, w: &mut BitWriter) {
+    let owner = if kind & 0x80 != 0 { u32::from(kind >> 2) } else { place.peer.0.into() };
+    let net = place.lease + name;
+    let mut words = vec![life, net as u32, (net >> 32) as u32, u32::from(kind) % KINDS, 0, components as u32];
+    (0..SLOTS).for_each(|_| words.extend([owner, u32::from(kind & 0x40)]));
+    presence().write(&words, None, 0, w);
 }
 
 fn raw(from: &mut Source<'_>, w: &mut BitWriter) {

@@ -12,6 +12,7 @@ pub mod control;
 pub mod forge;
 pub mod game;
 pub mod header;
+pub mod inputs;
 pub mod layout;
 pub mod operations;
 pub mod session_host;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "bits", run: bits::run, seeds: bits::seeds },
     Target { name: "control", run: control::run, seeds: control::seeds },
     Target { name: "header", run: header::run, seeds: header::seeds },
+    Target { name: "inputs", run: inputs::run, seeds: inputs::seeds },
     Target { name: "layout", run: layout::run, seeds: layout::seeds },
     Target { name: "operations", run: operations::run, seeds: operations::seeds },
     Target { name: "session_host", run: session_host::run, seeds: session_host::seeds },

@@ -9,10 +9,15 @@ use tidelock::netcore::error::DisconnectReason;
 use tidelock::{Networked, Simulated};
 use tidelock_netcore::limits;
 
-/// The whole input is one attack.
+/// The whole input is one attack. The second bit of its first byte says whether the puppet shows only a part of its world: then
+/// its packets are lists of rows.
 pub fn run(data: &[u8]) {
     let mut from = Source::new(data);
-    let mut attack = Attack::new(Side::Guest, &[], from.byte() & 1 != 0);
+    let how = from.byte();
+    let mut attack = Attack::new(Side::Guest, &[], how & 1 != 0);
+    if how & 2 != 0 {
+        attack.hide_some();
+    }
     attack.admit(|_| {});
     for _ in 0..3 {
         attack.victim.act(0, 0, 9);
@@ -36,5 +41,14 @@ pub fn run(data: &[u8]) {
 /// See [`attack::seeds`].
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
-    attack::seeds(&attack::record(Side::Guest, &[], |_| {}))
+    let mut seeds = attack::seeds(&attack::record(Side::Guest, &[], false, |_| {}));
+    let of_lists = attack::seeds(&attack::record(Side::Guest, &[], true, |_| {}));
+    // the last one is the record; those with a puppet are played again by one that hides
+    seeds.extend(of_lists.last().cloned());
+    let with_puppet = of_lists.into_iter().filter(|seed| seed[0] == 1);
+    seeds.extend(with_puppet.map(|mut seed| {
+        seed[0] = 3;
+        seed
+    }));
+    seeds
 }

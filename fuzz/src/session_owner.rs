@@ -96,7 +96,7 @@ fn names(program: &Program) -> Vec<(u64, PeerId, Option<Position>)> {
 pub fn seeds() -> Vec<Vec<u8>> {
     let cable = Cable::default();
     let honest: RefCell<Option<Program>> = RefCell::new(Some(Program::guest(&cable, config())));
-    let recorded = attack::record(Side::Host, &[cable], |now| {
+    let recorded = attack::record(Side::Host, &[cable], false, |now| {
         if let Some(honest) = &mut *honest.borrow_mut() {
             live(honest, now);
         }

@@ -158,6 +158,19 @@ impl Allowance {
         }
     }
 
+    /// Bytes that may be taken now by what comes before messages and counts as they do: it does not wait until a large one is paid
+    /// for. While state waits for its turn it is half, in the long run.
+    pub fn urgent_room(&mut self, now: Duration, interval: Duration, state_waits: bool) -> usize {
+        let room = self.room(now, interval);
+        if state_waits { part(room, self.balance) } else { room }
+    }
+
+    /// What comes before messages has been sent.
+    pub fn take_urgent(&mut self, now: Duration, bytes: usize) {
+        self.pass(now);
+        self.spend_message(bytes as u64);
+    }
+
     /// State has been sent.
     pub fn take_state(&mut self, now: Duration, bytes: usize) {
         self.pass(now);

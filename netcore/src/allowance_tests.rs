@@ -193,6 +193,28 @@ proptest! {
         prop_assert!(state.abs_diff(messages) <= 5200, "{state} and {messages}");
     }
 
+    /// What comes before messages, and state, get half each while both want.
+    #[test]
+    fn what_comes_first_leaves_state_its_half(rate in 2_000u64..2_000_000, interval in 2u64..30, part in 25u64..400) {
+        let need = (rate / part).clamp(1, 1300) as usize;
+        let (mut allowance, mut now, mut state, mut first) = (Allowance::new(rate), Duration::ZERO, 0, 0);
+        allowance.save_up(2 * need);
+        while now < Duration::from_secs(40) {
+            while allowance.urgent_room(now, ms(interval), true) >= need {
+                allowance.take_urgent(now, need);
+                first += need;
+            }
+            let room = allowance.state_room(now, ms(interval), true);
+            if room >= need {
+                allowance.take_state(now, room);
+                state += room;
+            }
+            now += ms(interval);
+        }
+        let least = 0.85 * 20.0 * rate as f64;
+        prop_assert!(state as f64 >= least && first as f64 >= least, "{state} and {first}");
+    }
+
     /// No burst is longer than two intervals or what was asked to be saved up, however long nothing was sent.
     #[test]
     fn nothing_is_hoarded(rate in 2_000u64..2_000_000, interval in 2u64..200, idle in 0u64..100_000, saving in 0usize..2600) {

@@ -139,8 +139,10 @@ impl BitWriter {
         }
     }
 
+    /// The `n` (1 to 64) bits from bit `at` on, all of which must have been written.
     #[inline]
-    fn peek(&self, at: usize, n: u32) -> u64 {
+    #[must_use]
+    pub fn peek(&self, at: usize, n: u32) -> u64 {
         let shift = (at & 63) as u32;
         let low = self.word(at >> 6) >> shift;
         let bits = if shift == 0 || shift + n <= 64 { low } else { low | (self.word((at >> 6) + 1) << (64 - shift)) };

@@ -62,16 +62,10 @@ pub fn round_trip(sent: Duration, received: Duration, held: Duration) -> Option<
 /// long as the times that it is given do not go back.
 #[derive(Clone, Debug)]
 pub struct SessionClock {
-    /// Where the line of the shown time bends: our time, and the session's time shown then.
-    anchor: (Duration, Duration),
-    /// What is to be added to our time to get the session's, in nanoseconds.
-    offset: i128,
-    /// The shown time stands still until the session's has caught up.
-    holding: bool,
+    line: Line,
     /// When each sample came, its round trip and its offset.
     window: VecDeque<(Duration, Duration, i128)>,
     rtt: RttEstimator,
-    jumps: u32,
     refused: u32,
 }
 
@@ -81,12 +75,9 @@ impl SessionClock {
     pub fn start(session_time: Duration, now: Duration, rtt_guess: Duration) -> Self {
         let shown = session_time + rtt_guess.min(ROUND_TRIP_MAX) / 2;
         Self {
-            anchor: (now, shown),
-            offset: nanos(shown) - nanos(now),
-            holding: false,
+            line: Line::start(now, shown),
             window: VecDeque::with_capacity(WINDOW_SAMPLES),
             rtt: RttEstimator::default(),
-            jumps: 0,
             refused: 0,
         }
     }
@@ -107,7 +98,7 @@ impl SessionClock {
         }
         // Of equally tight ones the youngest: it has drifted least.
         if let Some(&(_, _, offset)) = self.window.iter().rev().min_by_key(|(_, trip, _)| *trip) {
-            self.aim(sample.received, offset);
+            self.line.aim(sample.received, offset);
         }
         true
     }
@@ -116,10 +107,18 @@ impl SessionClock {
     /// one than the last answer's, what it said then.
     #[must_use]
     pub fn session_time(&self, now: Duration) -> Duration {
-        let elapsed = nanos(now.saturating_sub(self.anchor.0));
-        let slow = if self.holding { elapsed } else { elapsed / SLEW };
-        let correction = self.error(now.max(self.anchor.0), elapsed).clamp(-slow, elapsed / SLEW);
-        duration(nanos(self.anchor.1) + elapsed + correction)
+        self.line.at(now)
+    }
+
+    /// Has an answer been believed yet? Before, the time is only what the greeting said.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        !self.window.is_empty()
+    }
+
+    /// What is to be added to our time to get the session's by the best estimate, in nanoseconds. The shown time follows it.
+    pub(crate) fn offset(&self) -> i128 {
+        self.line.offset
     }
 
     /// The round trip to the host, smoothed; zero before the first sample.
@@ -137,7 +136,7 @@ impl SessionClock {
     /// How often the error was past [`JUMP_BOUND`]: the shown time jumped ahead, or stood still until it was right again.
     #[must_use]
     pub fn jumps(&self) -> u32 {
-        self.jumps
+        self.line.jumps
     }
 
     /// Samples that could not be.
@@ -145,11 +144,39 @@ impl SessionClock {
     pub fn refused(&self) -> u32 {
         self.refused
     }
+}
 
-    /// Bends the line of the shown time towards another offset, from `now` on.
-    fn aim(&mut self, now: Duration, offset: i128) {
+/// A shown time: it follows our own time and an offset, never goes back, and runs between 0.95 and 1.05 times as fast as our own
+/// while it closes in; only past [`JUMP_BOUND`] it jumps ahead, or stands still until it is right again.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Where it bends: our time, and what is shown then.
+    anchor: (Duration, Duration),
+    /// What is to be added to our time, in nanoseconds.
+    offset: i128,
+    /// It stands still until what it follows has caught up.
+    holding: bool,
+    jumps: u32,
+}
+
+impl Line {
+    /// Shows `shown` at `now`.
+    pub(crate) fn start(now: Duration, shown: Duration) -> Self {
+        Self { anchor: (now, shown), offset: nanos(shown) - nanos(now), holding: false, jumps: 0 }
+    }
+
+    /// What is shown at `now`; for a time before the last bend, what was shown there.
+    pub(crate) fn at(&self, now: Duration) -> Duration {
+        let elapsed = nanos(now.saturating_sub(self.anchor.0));
+        let slow = if self.holding { elapsed } else { elapsed / SLEW };
+        let correction = self.error(now.max(self.anchor.0), elapsed).clamp(-slow, elapsed / SLEW);
+        duration(nanos(self.anchor.1) + elapsed + correction)
+    }
+
+    /// Bends towards another offset, from `now` on.
+    pub(crate) fn aim(&mut self, now: Duration, offset: i128) {
         let now = now.max(self.anchor.0);
-        self.anchor = (now, self.session_time(now));
+        self.anchor = (now, self.at(now));
         self.offset = offset;
         let error = self.error(now, 0);
         let bound = nanos(JUMP_BOUND);
@@ -166,7 +193,7 @@ impl SessionClock {
         }
     }
 
-    /// How far the line without correction would be behind the estimate, `elapsed` after the anchor.
+    /// How far the line without correction would be behind, `elapsed` after the anchor.
     fn error(&self, now: Duration, elapsed: i128) -> i128 {
         nanos(now) + self.offset - (nanos(self.anchor.1) + elapsed)
     }
@@ -220,18 +247,18 @@ impl RttEstimator {
     }
 }
 
-fn nanos(d: Duration) -> i128 {
+pub(crate) fn nanos(d: Duration) -> i128 {
     d.as_nanos() as i128
 }
 
 /// Times before the start of the session are its start: a guest may be admitted in the first instant.
-fn duration(nanos: i128) -> Duration {
+pub(crate) fn duration(nanos: i128) -> Duration {
     let nanos = nanos.max(0) as u128;
     Duration::new((nanos / 1_000_000_000) as u64, (nanos % 1_000_000_000) as u32)
 }
 
 /// A correction is at most this part of the time in which it is made: 5 %.
-const SLEW: i128 = 20;
+pub(crate) const SLEW: i128 = 20;
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

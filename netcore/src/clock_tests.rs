@@ -195,7 +195,7 @@ proptest! {
             let coasting = clock.session_time(now);
             prop_assert!(coasting >= shown);
             let jumps = clock.jumps();
-            let held_before = clock.holding;
+            let held_before = clock.line.holding;
             clock.observe(Sample { sent: now.saturating_sub(us(trip)), host: us(host), received: now, held: us(held) });
             let after = clock.session_time(now);
             prop_assert!(after >= coasting);

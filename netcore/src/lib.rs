@@ -13,6 +13,8 @@ pub mod clock;
 pub mod control;
 pub mod emulator;
 pub mod error;
+pub mod input;
+pub mod lead;
 pub mod limits;
 pub mod packet;
 pub mod session;

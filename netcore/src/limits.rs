@@ -79,3 +79,13 @@ pub const VERSIONS: usize = 16;
 pub const TICK_RATE: u32 = 1000;
 /// Microseconds that a session may last (142 years): times below this can be added and scaled without care.
 pub const SESSION_MICROS: u64 = 1 << 52;
+/// Inputs in a schema.
+pub const INPUTS: usize = 1;
+/// Ticks of inputs in one packet, the newest ones: what was not confirmed before is given up.
+pub const INPUT_WINDOW: usize = 64;
+/// How many ticks past what it has run a host keeps inputs for. A power of two.
+pub const INPUT_AHEAD: u64 = 128;
+/// For how long a host repeats the last input of a guest that sends none. Beyond, the guest's input is absent.
+pub const INPUT_REPEAT: Duration = Duration::from_millis(250);
+/// The most that a guest's ticks run ahead of the session, and at most as many ticks as [`INPUT_WINDOW`].
+pub const LEAD_MAX: Duration = Duration::from_secs(1);

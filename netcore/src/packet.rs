@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bits  field
-//!    2  kind: 0 state in blocks, 1 message (then the header ends here), 2 state as a list
+//!    2  kind: 0 state in blocks, 1 message (then the header ends here), 2 state as a list, 3 inputs (see `crate::input`)
 //!   16  packet number, low bits
 //!   16  send tick, low bits: counts this sender's sends; baselines count in it
 //!   16  session tick, low bits: what the values were sampled at
@@ -31,6 +31,8 @@ pub enum PacketKind {
     Message,
     /// A state packet: [`Header`] and a list of rows.
     List,
+    /// Inputs from a guest, or what the host has to say about them: see [`input`](crate::input).
+    Input,
 }
 
 impl PacketKind {
@@ -42,13 +44,13 @@ impl PacketKind {
     /// Reads the two bits.
     ///
     /// # Errors
-    /// [`BitError::OutOfRange`] for a kind of the future, [`BitError::Truncated`] for nothing.
+    /// [`BitError::Truncated`] for nothing.
     pub fn read(r: &mut BitReader<'_>) -> Result<Self, BitError> {
         match r.get(2)? {
             0 => Ok(Self::State),
             1 => Ok(Self::Message),
             2 => Ok(Self::List),
-            _ => Err(BitError::OutOfRange),
+            _ => Ok(Self::Input),
         }
     }
 }

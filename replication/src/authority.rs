@@ -216,7 +216,7 @@ impl Peer {
         if let Some(record) = self.entities.get_mut(slot) {
             record.owners = [owner; OWNER_SLOTS];
             record.shown = true;
-            record.born = self.time.step;
+            record.born = self.time.ran;
             // a step puts the mark on at once, so that it changes nothing about the saves
             record.rewound = world.satisfies::<&Rewound>(entity);
         }

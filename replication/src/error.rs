@@ -1,6 +1,7 @@
 //! Errors that are the program's: fix the code.
 
 use crate::netid::NetId;
+use crate::peer_id::PeerId;
 use crate::replicate::FieldError;
 use thiserror::Error;
 
@@ -41,6 +42,12 @@ pub enum UsageError {
     /// A message whose values cannot travel.
     #[error("the message cannot travel: {0}")]
     Message(FieldError),
+    /// An input whose values cannot travel.
+    #[error("the input cannot travel: {0}")]
+    Input(FieldError),
+    /// A guest asks what another peer does.
+    #[error("the input of {0} is known to that peer and the host only")]
+    NoInputOf(PeerId),
     /// A message with a field that needs an entity, but names none that has a name on the network: nobody could ever read it.
     #[error("{0} names an entity that is not networked, or is gone; nobody could read it")]
     NamesNobody(&'static str),

@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 struct Segment {
     mask: u64,
-    /// Where in the slot's log of this component, in words.
+    /// Where in the slot's log, in words.
     offset: u32,
     /// The next segment of the same block and component.
     next: u32,
@@ -51,8 +51,8 @@ struct Slot {
     /// First segment, by component, then block; meaningful where `changed` is not zero.
     head: Vec<u32>,
     segments: Vec<Segment>,
-    /// By component: old values, one after the other.
-    log: Vec<Vec<u32>>,
+    /// Old values, one after the other.
+    log: Vec<u32>,
 }
 
 /// A sample of a row, as [`History::bracket`] finds it.
@@ -77,7 +77,7 @@ pub(crate) struct History {
 impl History {
     /// Empty columns of `strides[c]` words a row, with `now` as the open tick.
     pub(crate) fn new(strides: Vec<usize>, now: Tick) -> Self {
-        let slots = (0..RING).map(|_| Slot { log: vec![Vec::new(); strides.len()], ..Slot::default() }).collect();
+        let slots = (0..RING).map(|_| Slot::default()).collect();
         let columns = vec![Vec::new(); strides.len()];
         let mut history = Self { strides, now, blocks: 0, columns, slots };
         history.slot_mut(now).tick = now;
@@ -127,7 +127,7 @@ impl History {
                 slot.any = 0;
                 slot.changed.fill(0);
                 slot.segments.clear();
-                slot.log.iter_mut().for_each(Vec::clear);
+                slot.log.clear();
             }
         }
         self.now = tick;
@@ -152,7 +152,7 @@ impl History {
         for t in tick.0 + 1..=self.now.0 {
             if self.has(c, row, Tick(t)) {
                 let (_, at) = self.logged(c, row, Tick(t));
-                return &self.slot(Tick(t)).log[c][at..at + self.strides[c]];
+                return &self.slot(Tick(t)).log[at..at + self.strides[c]];
             }
         }
         self.value(c, row)
@@ -172,10 +172,10 @@ impl History {
         let stride = self.strides[c];
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
         let at = c * self.blocks + block;
-        let tables = self.strides.len() * self.blocks;
+        let (columns, blocks) = (self.strides.len(), self.blocks);
         let current = &mut self.columns[c][row * stride..(row + 1) * stride];
         let slot = &mut self.slots[self.now.0 as usize % RING];
-        slot.fit(tables);
+        slot.fit(columns, blocks);
         if slot.changed[at] & bit != 0 {
             current.copy_from_slice(words);
             return;
@@ -201,7 +201,7 @@ impl History {
         let later = (tick.0 + 1..=self.now.0).map(Tick).find(|t| self.has(c, row, *t));
         let Some(later) = later else {
             let slot = &mut self.slots[tick.0 as usize % RING];
-            slot.fit(self.strides.len() * self.blocks);
+            slot.fit(self.strides.len(), self.blocks);
             let current = &mut self.columns[c][row * stride..(row + 1) * stride];
             slot.push(at, bit, c, current, mark);
             current.copy_from_slice(words);
@@ -210,11 +210,11 @@ impl History {
         // what the later change replaced is this value; what this one replaces is what the later change had logged
         let (_, offset) = self.logged(c, row, later);
         let mut old = smallvec::SmallVec::<[u32; 16]>::new();
-        let entry = &mut self.slots[later.0 as usize % RING].log[c][offset..offset + stride];
+        let entry = &mut self.slots[later.0 as usize % RING].log[offset..offset + stride];
         old.extend_from_slice(entry);
         entry.copy_from_slice(words);
         let slot = &mut self.slots[tick.0 as usize % RING];
-        slot.fit(self.strides.len() * self.blocks);
+        slot.fit(self.strides.len(), self.blocks);
         slot.push(at, bit, c, &old, mark);
         false
     }
@@ -260,7 +260,7 @@ impl History {
             if first {
                 return (None, after);
             }
-            words = &self.slot(t).log[c][offset..offset + self.strides[c]];
+            words = &self.slot(t).log[offset..offset + self.strides[c]];
         }
         (Some(Sample { tick: None, rested: true, words }), after)
     }
@@ -315,16 +315,16 @@ impl History {
 
 impl Slot {
     /// Makes room for the tables of the first change.
-    fn fit(&mut self, tables: usize) {
+    fn fit(&mut self, columns: usize, blocks: usize) {
         if self.changed.is_empty() {
-            self.changed.resize(tables, 0);
-            self.head.resize(tables, NONE);
+            self.changed.resize(columns * blocks, 0);
+            self.head.resize(columns * blocks, NONE);
         }
     }
 
     fn push(&mut self, at: usize, bit: u64, c: usize, old: &[u32], mark: Mark) {
-        let offset = self.log[c].len() as u32;
-        self.log[c].extend_from_slice(old);
+        let offset = self.log.len() as u32;
+        self.log.extend_from_slice(old);
         let fresh = self.changed[at] == 0;
         self.changed[at] |= bit;
         self.any |= 1 << c;

@@ -1,6 +1,7 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::incoming::Incoming;
+use crate::input::InputBuffer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
@@ -10,6 +11,7 @@ use crate::why::Scarce;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::allowance::{Allowance, LARGEST_SAVING};
+use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::clock::RttEstimator;
 use tidelock_netcore::control::{self, Control};
 use tidelock_netcore::error::TransportError;
@@ -35,6 +37,10 @@ pub(crate) struct Link {
     /// The guest as one who sees, if it does not see everything.
     pub(crate) viewer: Option<Viewer>,
     pub(crate) incoming: Incoming,
+    /// A guest's inputs, at the host of a schema that has some.
+    pub(crate) inputs: Option<Box<InputBuffer>>,
+    /// When the guest was told last how they come.
+    pub(crate) fed_back: Option<Duration>,
     pub(crate) rtt: RttEstimator,
     /// The other side's last stamp, and when it came.
     heard_stamp: Option<(WireTime, Duration)>,
@@ -142,6 +148,8 @@ pub struct LinkCounters {
     pub full: u64,
     /// Unreliable messages that were dropped here because there was no room for them.
     pub unsent_messages: u64,
+    /// Datagrams of inputs, or of word on them, that found no room: their successors carry what they would have.
+    pub unsent_inputs: u64,
 }
 
 impl Link {
@@ -164,6 +172,8 @@ impl Link {
             subscriber: Subscriber::new(publisher, first, partial),
             viewer: partial.then(|| Viewer::new(peer)),
             incoming: Incoming::new(schema, first, tick, rows),
+            inputs: None,
+            fed_back: None,
             rtt: RttEstimator::default(),
             heard_stamp: None,
             stamped: None,
@@ -234,6 +244,33 @@ impl Link {
     pub(crate) fn is_too_slow(&self, now: Duration) -> bool {
         let stuck = |outbox: &Outbox| outbox.stuck.is_some_and(|since| now > since + limits::LANE_QUEUE_TIME);
         self.overfull || self.outbox.iter().any(stuck)
+    }
+
+    /// Bytes that a datagram of inputs may have now, without the transport's overhead: they go before other traffic, but while
+    /// state waits for room they leave it half of it.
+    pub(crate) fn input_limit(&mut self, facts: &Facts, now: Duration, interval: Duration) -> usize {
+        let room = self.allowance.urgent_room(now, interval, self.state_waits).saturating_sub(facts.datagram_overhead);
+        room.min(facts.datagram_limit).min(limits::DATAGRAM_MAX_BYTES)
+    }
+
+    /// Sends a datagram of inputs, or of word on them; says whether it was taken. What finds no room is as good as lost.
+    pub(crate) fn send_input(
+        &mut self,
+        now: Duration,
+        packet: &BitWriter,
+        limit: usize,
+        bytes: &mut Vec<u8>,
+        transport: &mut dyn Transport,
+    ) -> bool {
+        bytes.clear();
+        packet.bytes_into(bytes);
+        if bytes.len() > limit || transport.send_datagram(now, self.id, bytes) != Ok(Delivery::Taken) {
+            self.counters.unsent_inputs += 1;
+            return false;
+        }
+        self.counters.bytes_out += bytes.len() as u64;
+        self.allowance.take_urgent(now, bytes.len() + self.overhead);
+        true
     }
 
     /// The game's messages that wait.

@@ -304,6 +304,10 @@ impl Scope {
             true
         });
         let old = seen.len();
+        if seen.capacity() < old + self.scratch.fresh.len() {
+            // there is one such list for each guest: little more than is needed
+            seen.reserve_exact(self.scratch.fresh.len() + old / 8);
+        }
         for &slot in &self.scratch.fresh {
             let row = self.row(&viewer.who, world, slot, unit, None);
             out.shown.push(row.shown());

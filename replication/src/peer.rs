@@ -6,13 +6,14 @@ use crate::capture::Capture;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
+use crate::input::Inputs;
 use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
 use crate::news::{News, Newsstand};
 use crate::outgoing::{BitCache, Draft, Scratch};
 use crate::peer_id::PeerId;
-use crate::pick::{PickScratch, ValueCache};
+use crate::pick::PickScratch;
 use crate::policy::OWNER_SLOTS;
 use crate::present::Pace;
 use crate::publisher::Publisher;
@@ -20,8 +21,11 @@ use crate::receipts::Receipts;
 use crate::rewind::saves::Saves;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
+use crate::timeline::Timeline;
+use crate::values::ValueCache;
 use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +44,8 @@ pub struct Peer {
     pub(crate) transport: Option<Box<dyn Transport>>,
     pub(crate) local: PeerId,
     pub(crate) links: Vec<Link>,
+    /// Where in `links` a link was when last looked for.
+    pub(crate) seats: FxHashMap<LinkId, usize>,
     pub(crate) roster: BTreeMap<PeerId, String>,
     pub(crate) entities: Entities,
     pub(crate) names: Names,
@@ -50,10 +56,13 @@ pub struct Peer {
     pub(crate) values: ValueCache,
     pub(crate) picks: PickScratch,
     pub(crate) draft: Draft,
+    /// Links by baseline, while packets are sent.
+    pub(crate) order: Vec<(Tick, u32)>,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) pace: Pace,
     pub(crate) time: Timeline,
+    pub(crate) inputs: Option<Box<Inputs>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
     /// Something may have changed since the last capture.
@@ -62,7 +71,7 @@ pub struct Peer {
     pub(crate) forwards: bool,
     /// By kind: may its time run? As of the last step.
     pub(crate) running: Vec<bool>,
-    pub(crate) apply: crate::apply::Buffers,
+    pub(crate) apply: crate::waiting::Buffers,
     /// Who gets what, on a host that does not show everything to everybody.
     pub(crate) audience: Option<Box<Audience>>,
     pub(crate) receipts: Receipts,
@@ -110,30 +119,6 @@ pub(crate) struct GuestSide {
     pub(crate) clock: Option<SessionClock>,
     pub(crate) session: u64,
     pub(crate) lease_requested: bool,
-}
-
-/// Where a peer is in the session's time.
-#[derive(Default)]
-pub(crate) struct Timeline {
-    /// The program's time at the last call.
-    pub(crate) now: Duration,
-    /// The session's time at `now`; `None` before there is one.
-    pub(crate) session: Option<Duration>,
-    /// A host's own time when its session began.
-    pub(crate) began: Option<Duration>,
-    /// The last tick that was run, or skipped.
-    pub(crate) tick: Tick,
-    /// The tick of the last step: one before `tick` when it is run again.
-    pub(crate) step: Tick,
-    /// The tick that is due.
-    pub(crate) due: Tick,
-    pub(crate) last_send: Tick,
-    /// The tick of the last capture of the whole world.
-    pub(crate) captured: Tick,
-    /// The send ticks of the last two captures of the whole world.
-    pub(crate) captures: (Tick, Tick),
-    /// Ticks that a stall left out.
-    pub(crate) skipped: u64,
 }
 
 /// A participant, for lists of people.
@@ -212,6 +197,7 @@ impl Peer {
             transport,
             local: if host { PeerId::HOST } else { PeerId::NOBODY },
             links: Vec::new(),
+            seats: FxHashMap::default(),
             roster,
             entities: Entities::default(),
             names: Names::new(host),
@@ -222,16 +208,18 @@ impl Peer {
             values: ValueCache::default(),
             picks: PickScratch::default(),
             draft: Draft::default(),
+            order: Vec::new(),
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),
-            time: Timeline { tick: start, step: start, due: start, last_send: start, captured: start, ..Timeline::default() },
+            inputs: Inputs::new(&schema),
+            time: Timeline::begin(start),
             payload: Vec::new(),
             round: 0,
             dirty: true,
             forwards: false,
             running,
-            apply: crate::apply::Buffers::default(),
+            apply: crate::waiting::Buffers::default(),
             audience: None,
             receipts: Receipts::default(),
             refused: Refused::default(),
@@ -283,10 +271,11 @@ impl Peer {
         }
     }
 
-    /// The last tick that this peer ran.
+    /// The last tick that this peer ran. A guest whose schema has an input runs ahead of the session, see [`lead`](Self::lead).
     #[must_use]
+    #[expect(clippy::misnamed_getters, reason = "to the game a tick is a step; inside, `tick` is the session's")]
     pub fn tick(&self) -> Tick {
-        self.time.tick
+        self.time.step
     }
 
     /// The length of a tick.

@@ -11,6 +11,7 @@ use crate::publisher::Publisher;
 use crate::receipts::{Decision, Receipt, Receipts};
 use crate::schema::Inner;
 use crate::subscriber::{Carried, Subscriber};
+use crate::values::{Coded, ValueCache};
 use crate::view::View;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -27,62 +28,6 @@ const TRIES: usize = 4;
 /// The deepest tree of parents that is looked at.
 const DEPTH: u8 = 16;
 
-/// The encoded values of one send, for all peers: by row, component and baseline.
-pub(crate) struct ValueCache {
-    slots: Vec<CacheSlot>,
-    arena: BitWriter,
-    stamp: u32,
-}
-
-#[derive(Clone, Copy, Default)]
-struct CacheSlot {
-    key: u64,
-    stamp: u32,
-    at: u32,
-    bits: u32,
-}
-
-/// Slots of the cache: a collision only encodes again.
-const CACHE: usize = 1 << 14;
-
-impl Default for ValueCache {
-    fn default() -> Self {
-        Self { slots: Vec::new(), arena: BitWriter::new(), stamp: 0 }
-    }
-}
-
-impl ValueCache {
-    /// A new send: nothing is encoded yet.
-    pub(crate) fn clear(&mut self) {
-        self.arena.clear();
-        self.stamp += 1;
-    }
-
-    /// The bits of a value against a baseline.
-    fn value(&mut self, schema: &Inner, publisher: &Publisher, c: usize, row: usize, base: Option<Tick>) -> (u32, u32) {
-        self.slots.resize(CACHE, CacheSlot::default());
-        let history = &publisher.history;
-        let age = base.map_or(0, |b| history.now().since(b));
-        let key = (row as u64) << 16 | (c as u64) << 8 | if base.is_some() { age } else { 0xff };
-        let at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize % CACHE;
-        let slot = self.slots[at];
-        if slot.stamp == self.stamp && slot.key == key {
-            return (slot.at, slot.bits);
-        }
-        let base = base.map(|tick| history.value_at(c, row, tick));
-        let (start, bits) = self.absolute(|arena| schema.layout(c).write(history.value(c, row), base, age, arena));
-        self.slots[at] = CacheSlot { key, stamp: self.stamp, at: start, bits };
-        (start, bits)
-    }
-
-    /// Bits for one peer alone.
-    fn absolute(&mut self, write: impl FnOnce(&mut BitWriter)) -> (u32, u32) {
-        let start = self.arena.len();
-        write(&mut self.arena);
-        (start as u32, (self.arena.len() - start) as u32)
-    }
-}
-
 /// Buffers kept between sends.
 #[derive(Default)]
 pub(crate) struct PickScratch {
@@ -91,11 +36,38 @@ pub(crate) struct PickScratch {
     next: usize,
     /// Candidates that did not fit into the last packet, though later ones did.
     waiting: Vec<Candidate>,
+    /// `order` is in order. Otherwise it is as the ghosts are: where everything fits, the order does not matter.
+    ranked: bool,
+    /// Some of `order` must appear together.
+    grouped: bool,
+    /// How many of `order` are enough.
+    enough: usize,
     chosen: Vec<Chosen>,
-    /// Component, and where in the cache's arena its bits are.
-    values: Vec<(u8, u32, u32)>,
+    /// Component, and its bits.
+    values: Vec<(u8, Coded)>,
     groups: FxHashMap<u32, u32>,
     words: Vec<u32>,
+    /// By block of ghosts.
+    sides: Vec<Sides>,
+    /// By block, then column: what is pending.
+    masks: Vec<u64>,
+    /// By column: words of a value.
+    sizes: Vec<u32>,
+    /// By column: where in what is carried the block is noted.
+    seats: Vec<u32>,
+    /// Bits that a row has taken lately, head included.
+    mean: f32,
+}
+
+/// What matters of the ghosts of one block, as masks.
+#[derive(Clone, Copy, Default)]
+struct Sides {
+    /// A pending component with a baseline is stale.
+    stale: u64,
+    /// Presence is not pending, but unconfirmed.
+    unconfirmed: u64,
+    /// An interpolated component changes, and did not in the capture before.
+    rested: u64,
 }
 
 /// A ghost with something pending. The order of the fields is the order in which they go.
@@ -119,6 +91,9 @@ struct Chosen {
     /// In [`PickScratch::values`].
     first: u32,
     bits: u32,
+    /// A value of it came from another peer.
+    remote: bool,
+    rested: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -148,14 +123,18 @@ pub(crate) struct Picker<'a> {
 }
 
 impl Picker<'_> {
-    /// Sorts the ghosts with something pending, the most urgent first: at least as many as fit into `room` bits.
+    /// Gathers the ghosts with something pending. About `room` bits will be asked for.
     pub(crate) fn plan(&mut self, subscriber: &Subscriber, room: usize) {
-        self.scratch.order.clear();
-        self.scratch.next = 0;
-        self.scratch.waiting.clear();
+        let PickScratch { order, next, waiting, ranked, grouped, enough, sizes, .. } = &mut *self.scratch;
+        order.clear();
+        waiting.clear();
+        (*next, *ranked, *grouped, *enough) = (0, false, false, room / 16 + 64);
+        if sizes.is_empty() {
+            sizes.extend((0..self.schema.columns()).map(|c| self.schema.layout(c).words() as u32));
+        }
+        self.cache.fit(self.publisher);
         let Some(view) = subscriber.view() else { return };
         let now = self.publisher.history.now();
-        let mut grouped = false;
         for block in 0..view.blocks() {
             for bit in bits(subscriber.pending_rows(block)) {
                 let i = block * BLOCK + bit as usize;
@@ -168,21 +147,25 @@ impl Picker<'_> {
                 let urgency = if alive && !appears { 1.0 } else { APPEARING };
                 let score = ghost.sighting.weight * age as f32 * urgency;
                 let group = if appears { ghost.sighting.group } else { u32::MAX };
-                grouped |= group != u32::MAX;
+                *grouped |= group != u32::MAX;
                 // positive floats are ordered like their bits
-                self.scratch.order.push(Candidate { rank: !score.to_bits(), group, depth: 0, appears, ghost: i as u32 });
+                order.push(Candidate { rank: !score.to_bits(), group, depth: 0, appears, ghost: i as u32 });
             }
         }
-        if grouped {
+    }
+
+    /// Sorts them, the most urgent first: at least as many as fit into the room.
+    fn rank(&mut self, view: &View) {
+        if self.scratch.grouped {
             self.gather_groups(view);
         }
-        let enough = room / 16 + 64;
-        let order = &mut self.scratch.order;
-        if order.len() > enough * 2 && !grouped {
-            order.select_nth_unstable(enough);
-            order.truncate(enough);
+        let PickScratch { order, enough, grouped, ranked, .. } = &mut *self.scratch;
+        if order.len() > *enough * 2 && !*grouped {
+            order.select_nth_unstable(*enough);
+            order.truncate(*enough);
         }
         order.sort_unstable();
+        *ranked = true;
     }
 
     /// What must appear together is as urgent as the most urgent of it, and stands together, parents first.
@@ -220,12 +203,92 @@ impl Picker<'_> {
     /// Fills `body` with a list of up to `limit` bits and clears what it took from what is pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize, body: &mut BitWriter) -> Body {
         body.clear();
-        self.choose(subscriber, limit);
+        self.regard(subscriber);
+        if !self.fill_whole(subscriber, limit, body) {
+            self.fill_ranked(subscriber, limit, body);
+        }
         let mut carried = subscriber.carrier();
+        self.note(subscriber, body.len(), &mut carried);
+        subscriber.clear_pending(&carried);
+        let PickScratch { next, order, waiting, chosen, mean, .. } = &mut *self.scratch;
+        if !chosen.is_empty() {
+            *mean += (body.len() as f32 / chosen.len() as f32 - *mean) * 0.1;
+        }
+        Body { carried, all: *next >= order.len() && waiting.is_empty() }
+    }
+
+    /// Looks at the blocks of ghosts, each as a whole.
+    fn regard(&mut self, subscriber: &Subscriber) {
+        let PickScratch { sides, masks, .. } = &mut *self.scratch;
+        sides.clear();
+        masks.clear();
+        let Some(view) = subscriber.view() else { return };
+        let (now, columns) = (self.publisher.history.now(), self.schema.columns());
+        let changed = |c: usize, block: usize, tick| view.changed(c, tick).get(block).copied().unwrap_or(0);
+        for block in 0..view.blocks() {
+            let (mut own, mut rows) = (Sides::default(), 0);
+            for c in 0..columns {
+                let mask = subscriber.pending(c, block);
+                masks.push(mask);
+                if mask == 0 {
+                    continue;
+                }
+                rows |= mask;
+                if self.schema.absolute >> c & 1 == 0 {
+                    own.stale |= mask & subscriber.stale(c, block);
+                }
+                if self.schema.interpolated >> c & 1 != 0 {
+                    own.rested |= mask & changed(c, block, now) & !changed(c, block, self.before);
+                }
+            }
+            let others = rows & !masks[block * columns];
+            if others != 0 {
+                own.unconfirmed = others & subscriber.unconfirmed_presence(block, self.publisher);
+            }
+            sides.push(own);
+        }
+    }
+
+    /// Fills `body` with all that is pending, if that fits.
+    fn fill_whole(&mut self, subscriber: &Subscriber, limit: usize, body: &mut BitWriter) -> bool {
+        let Some(view) = subscriber.view() else { return false };
+        let PickScratch { ranked, order, mean, .. } = &*self.scratch;
+        if *ranked || order.len() as f32 * *mean > limit as f32 * 1.2 {
+            return false;
+        }
+        self.scratch.chosen.clear();
+        self.scratch.values.clear();
+        let (mut used, mut words) = (0, 0);
+        for place in 0..self.scratch.order.len() {
+            let mut chosen = self.encode(subscriber, view, place);
+            chosen.bits = self.bits_from(chosen.first as usize) as u32;
+            used += chosen.bits as usize;
+            words += self.words_in(chosen.components);
+            if used > limit || words > limits::PACKET_WORDS || self.scratch.values.len() > limits::PACKET_VALUES {
+                return false;
+            }
+            self.scratch.chosen.push(chosen);
+        }
+        self.write(subscriber, body);
+        let fits = body.len() <= limit;
+        if fits {
+            self.scratch.next = self.scratch.order.len();
+        }
+        fits
+    }
+
+    /// Fills `body` with the most urgent.
+    fn fill_ranked(&mut self, subscriber: &Subscriber, limit: usize, body: &mut BitWriter) {
+        let Some(view) = subscriber.view() else { return };
+        if !self.scratch.ranked {
+            self.rank(view);
+        }
+        self.choose(subscriber, view, limit);
+        self.scratch.chosen.sort_unstable_by_key(|c| c.ghost);
         loop {
             self.write(subscriber, body);
             if body.len() <= limit || self.scratch.chosen.is_empty() {
-                break;
+                return;
             }
             // what was reckoned was too little: the least urgent waits
             let PickScratch { order, next, waiting, chosen, .. } = &mut *self.scratch;
@@ -234,17 +297,12 @@ impl Picker<'_> {
             // of what is not in whole, the rest is next anyway
             waiting.extend((place < *next).then(|| order[place]));
         }
-        self.note(subscriber, body.len(), &mut carried);
-        subscriber.clear_pending(&carried);
-        let all = self.scratch.next >= self.scratch.order.len() && self.scratch.waiting.is_empty();
-        Body { carried, all }
     }
 
     /// Takes rows in the order of urgency while they fit.
-    fn choose(&mut self, subscriber: &Subscriber, limit: usize) {
+    fn choose(&mut self, subscriber: &Subscriber, view: &View, limit: usize) {
         self.scratch.chosen.clear();
         self.scratch.values.clear();
-        let Some(view) = subscriber.view() else { return };
         self.put_back();
         let (mut used, mut words) = (HEAD_BITS, 0);
         while let Some(candidate) = self.scratch.order.get(self.scratch.next).copied() {
@@ -253,19 +311,11 @@ impl Picker<'_> {
             if run > 1 && !self.scratch.chosen.is_empty() && !self.fits(subscriber, view, run, left) {
                 break; // it gets a packet of its own
             }
-            let i = candidate.ghost as usize;
             let before = self.scratch.values.len();
-            let (components, base) = self.encode(subscriber, view, i);
-            let mut chosen = Chosen {
-                ghost: candidate.ghost,
-                place: self.scratch.next as u32,
-                base,
-                components,
-                first: before as u32,
-                bits: 0,
-            };
-            self.cut(&mut chosen, left);
-            words += bits(chosen.components).map(|c| self.schema.layout(c as usize).words()).sum::<usize>();
+            let mut chosen = self.encode(subscriber, view, self.scratch.next);
+            let components = chosen.components;
+            self.cut(subscriber, view, &mut chosen, left);
+            words += self.words_in(chosen.components);
             let full = words > limits::PACKET_WORDS || self.scratch.values.len() > limits::PACKET_VALUES;
             if chosen.components == 0 || full {
                 self.scratch.values.truncate(before);
@@ -287,6 +337,15 @@ impl Picker<'_> {
         }
     }
 
+    fn words_in(&self, components: u64) -> usize {
+        bits(components).map(|c| self.scratch.sizes[c as usize] as usize).sum()
+    }
+
+    /// The bits of the values from one on.
+    fn bits_from(&self, first: usize) -> usize {
+        self.scratch.values[first..].iter().map(|v| v.1.len()).sum()
+    }
+
     /// What did not fit into the packet before goes first in this one; its places are behind us and free.
     fn put_back(&mut self) {
         let PickScratch { order, next, waiting, .. } = &mut *self.scratch;
@@ -305,10 +364,10 @@ impl Picker<'_> {
 
     fn fits(&mut self, subscriber: &Subscriber, view: &View, run: usize, left: usize) -> bool {
         let before = self.scratch.values.len();
-        for i in self.scratch.next..self.scratch.next + run {
-            self.encode(subscriber, view, self.scratch.order[i].ghost as usize);
+        for place in self.scratch.next..self.scratch.next + run {
+            self.encode(subscriber, view, place);
         }
-        let values: usize = self.scratch.values[before..].iter().map(|v| v.2 as usize).sum();
+        let values = self.bits_from(before);
         self.scratch.values.truncate(before);
         values + run * self.head_bits() <= left
     }
@@ -318,38 +377,50 @@ impl Picker<'_> {
         16 + self.schema.columns()
     }
 
-    /// Encodes what is pending of a ghost; says which components, and against what.
-    fn encode(&mut self, subscriber: &Subscriber, view: &View, i: usize) -> (u64, Base) {
-        let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
-        let columns = self.schema.columns();
-        let mut components = (0..columns).fold(0, |m, c| m | u64::from(subscriber.pending(c, block) & bit != 0) << c);
-        let introduced = view.ghost(i).own || subscriber.is_reintroduced(i, self.publisher);
-        if components & 1 == 0 && introduced && subscriber.unconfirmed_presence(block, self.publisher) & bit != 0 {
+    /// Encodes what is pending of the candidate at a place of the order.
+    fn encode(&mut self, subscriber: &Subscriber, view: &View, place: usize) -> Chosen {
+        let i = self.scratch.order[place].ghost as usize;
+        let (block, at, columns) = (i / BLOCK, i % BLOCK, self.schema.columns());
+        let masks = &self.scratch.masks[block * columns..][..columns];
+        let mut components = masks.iter().enumerate().fold(0, |m, (c, mask)| m | (mask >> at & 1) << c);
+        let sides = self.scratch.sides[block];
+        if sides.unconfirmed >> at & 1 != 0 && (view.ghost(i).own || subscriber.is_reintroduced(i, self.publisher)) {
             components |= 1;
         }
-        let delta = components & !self.schema.absolute;
-        let stale = bits(delta).any(|c| subscriber.stale(c as usize, block) & bit != 0);
-        let base = match (delta, stale) {
+        let base = match (components & !self.schema.absolute, sides.stale >> at & 1 != 0) {
             (0, _) => Base::Any,
             (_, true) => Base::Of(subscriber.row_base(i, self.publisher.history.now())),
             (_, false) => Base::Of(Some(self.base)),
         };
+        let first = self.scratch.values.len() as u32;
+        let row = view.row(i);
         for c in bits(components) {
-            let (at, bits) = self.encode_value(view, i, c as usize, base);
-            self.scratch.values.push((c as u8, at, bits));
+            let coded = self.encode_value(view, i, row, c as usize, base);
+            self.scratch.values.push((c as u8, coded));
         }
-        (components, base)
+        let remote = row.is_some_and(|row| self.publisher.remote_rows(row / BLOCK) >> (row % BLOCK) & 1 != 0);
+        let mut chosen = Chosen { ghost: i as u32, place: place as u32, base, components, first, bits: 0, remote, rested: false };
+        // the view knows nothing of what changed before the ghost was bound, nor of others' samples
+        let is_plain = !remote && view.ghost(i).bound <= self.before;
+        chosen.rested = match is_plain {
+            true => sides.rested >> at & 1 != 0 && subscriber.since[i] == self.tick,
+            false => self.rested(subscriber, view, &chosen),
+        };
+        chosen
     }
 
-    fn encode_value(&mut self, view: &View, i: usize, c: usize, base: Base) -> (u32, u32) {
+    #[inline]
+    fn encode_value(&mut self, view: &View, i: usize, row: Option<usize>, c: usize, base: Base) -> Coded {
+        if let (Some(row), Base::Of(base)) = (row, base)
+            && self.schema.absolute >> c & 1 == 0
+        {
+            return self.cache.value(self.schema, self.publisher, c, row, base);
+        }
         let layout = self.schema.layout(c);
         let words = &mut self.scratch.words;
         words.clear();
-        match (view.row(i), base) {
-            (Some(row), Base::Of(base)) if self.schema.absolute >> c & 1 == 0 => {
-                return self.cache.value(self.schema, self.publisher, c, row, base);
-            }
-            (Some(row), _) if c > 0 => {
+        match row {
+            Some(row) if c > 0 => {
                 words.extend_from_slice(self.publisher.history.value(c, row));
                 layout.mask_entities(words, |net| view.sees(net));
             }
@@ -362,59 +433,65 @@ impl Picker<'_> {
     }
 
     /// Leaves components out, from the last on, until the row fits into `left` bits.
-    fn cut(&mut self, chosen: &mut Chosen, left: usize) {
-        let head = self.head_bits();
+    fn cut(&mut self, subscriber: &Subscriber, view: &View, chosen: &mut Chosen, left: usize) {
+        let (head, components) = (self.head_bits(), chosen.components);
+        let mut bits = self.bits_from(chosen.first as usize);
         let values = &mut self.scratch.values;
-        let mut bits: usize = values[chosen.first as usize..].iter().map(|v| v.2 as usize).sum();
         if bits + head > left && !self.scratch.chosen.is_empty() {
             chosen.components = 0; // it goes whole, in the next packet
             return;
         }
         while bits + head > left
             && values.len() > chosen.first as usize
-            && let Some((c, _, size)) = values.pop()
+            && let Some((c, coded)) = values.pop()
         {
-            bits -= size as usize;
+            bits -= coded.len();
             chosen.components &= !(1 << c);
         }
         chosen.bits = (bits + head) as u32;
+        if chosen.components != components {
+            chosen.rested = self.rested(subscriber, view, chosen);
+        }
     }
 
-    /// Writes the list.
-    fn write(&mut self, subscriber: &Subscriber, body: &mut BitWriter) {
+    /// Writes the list of what was chosen, which is in ascending order.
+    fn write(&self, subscriber: &Subscriber, body: &mut BitWriter) {
         body.clear();
         let Some(view) = subscriber.view() else { return };
-        let mut chosen = std::mem::take(&mut self.scratch.chosen);
-        chosen.sort_unstable_by_key(|c| c.ghost);
+        let chosen = &self.scratch.chosen;
         let own_age = self.own_age();
-        let ages = |c: &Chosen| -> SmallVec<[u64; 8]> {
-            bits(c.components).map(|x| self.age(view, c.ghost as usize, x as usize, own_age)).collect()
-        };
+        let is_mixed = |c: &Chosen| c.remote && self.ages(view, c, own_age).iter().any(|a| *a != own_age);
         let span = chosen.last().map_or(0, |c| c.ghost as usize + 1);
         let head = ListHead {
             rows: chosen.len(),
             gap_order: gap_order(chosen.len(), span),
             sample_age: own_age,
-            mixed: chosen.iter().any(|c| ages(c).iter().any(|a| *a != own_age)),
-            rested: chosen.iter().any(|c| self.rested(subscriber, view, c)),
+            mixed: chosen.iter().any(is_mixed),
+            rested: chosen.iter().any(|c| c.rested),
         };
         head.write(body);
         let mut base = Some(self.base);
         let mut context = head.context(base);
-        let now = self.publisher.history.now();
-        for c in &chosen {
+        let (now, columns) = (self.publisher.history.now(), self.schema.columns());
+        for c in chosen {
             if let Base::Of(own) = c.base {
                 base = own;
             }
-            let rested = head.rested && self.rested(subscriber, view, c);
-            let ages = if head.mixed { ages(c) } else { SmallVec::new() };
-            let row = ListRow { row: c.ghost as usize, base, components: c.components, ages, rested };
-            row.write(&head, &mut context, self.schema.columns(), now, body);
-            for (_, at, bits) in &self.scratch.values[c.first as usize..][..c.components.count_ones() as usize] {
-                body.append(&self.cache.arena, *at as usize, *bits as usize);
+            let ages = if head.mixed { self.ages(view, c, own_age) } else { SmallVec::new() };
+            let row = ListRow { row: c.ghost as usize, base, components: c.components, ages, rested: c.rested };
+            row.write(&head, &mut context, columns, now, body);
+            for (_, coded) in &self.scratch.values[c.first as usize..][..c.components.count_ones() as usize] {
+                self.cache.put(*coded, body);
             }
         }
-        self.scratch.chosen = chosen;
+    }
+
+    /// The sample ages of a row's components.
+    fn ages(&self, view: &View, chosen: &Chosen, own_age: u64) -> SmallVec<[u64; 8]> {
+        if !chosen.remote {
+            return SmallVec::from_elem(own_age, chosen.components.count_ones() as usize);
+        }
+        bits(chosen.components).map(|c| self.age(view, chosen.ghost as usize, c as usize, own_age)).collect()
     }
 
     fn own_age(&self) -> u64 {
@@ -445,21 +522,26 @@ impl Picker<'_> {
         let mut tally = std::mem::take(&mut subscriber.tally);
         tally.fit(self.schema.columns(), self.schema.kinds.len());
         let mut heads = bits_used as u64;
-        for chosen in &self.scratch.chosen {
+        let PickScratch { chosen, values, seats, .. } = &mut *self.scratch;
+        seats.clear();
+        seats.resize(self.schema.columns(), u32::MAX);
+        for chosen in chosen.iter() {
             let i = chosen.ghost as usize;
             let (block, bit, since) = ((i / BLOCK) as u32, 1u64 << (i % BLOCK), subscriber.since[i]);
             let mut total = 0;
-            let values = &self.scratch.values[chosen.first as usize..][..chosen.components.count_ones() as usize];
-            for (component, _, bits) in values.iter().copied() {
-                tally.components[usize::from(component)] += u64::from(bits);
-                total += u64::from(bits);
-                let same = |x: &&mut Carried| x.block == block && x.component == component;
-                match carried.iter_mut().rev().take(self.schema.columns()).find(same) {
+            for (component, coded) in values[chosen.first as usize..][..chosen.components.count_ones() as usize].iter().copied() {
+                tally.components[usize::from(component)] += coded.len() as u64;
+                total += coded.len() as u64;
+                let seat = &mut seats[usize::from(component)];
+                match carried.get_mut(*seat as usize).filter(|x| x.block == block) {
                     Some(x) => {
                         x.mask |= bit;
                         x.since = x.since.min(since);
                     }
-                    None => carried.push(Carried { block, component, mask: bit, since }),
+                    None => {
+                        *seat = carried.len() as u32;
+                        carried.push(Carried { block, component, mask: bit, since });
+                    }
                 }
             }
             heads -= total;
@@ -469,8 +551,8 @@ impl Picker<'_> {
                 let decision = Decision::Sent { bits: total as u32, components: chosen.components };
                 self.receipts.push(Receipt { tick: self.tick, peer: self.peer, net: view.ghost(i).net, decision });
             }
-            if let Some(row) = subscriber.view().and_then(|view| view.row(i)) {
-                tally.kinds[self.publisher.kind(row)] += total;
+            if let Some(kind) = subscriber.view().filter(|view| view.row(i).is_some()).map(|view| view.ghost(i).kind) {
+                tally.kinds[usize::from(kind)] += total;
             }
         }
         tally.heads += heads;

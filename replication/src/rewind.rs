@@ -174,7 +174,7 @@ impl Peer {
             }
         }
         self.ensure_resources(world);
-        let tick = self.time.step;
+        let tick = self.time.ran;
         let Some(saves) = &mut self.saves else { return };
         saves.ordinal = 0;
         saves.save(world, tick);
@@ -249,7 +249,7 @@ impl Peer {
             return self.spawn(world, kind, components);
         }
         self.may_spawn(kind_index)?;
-        let (local, tick) = (self.local, self.time.step);
+        let (local, tick) = (self.local, self.time.ran);
         let Some(saves) = &mut self.saves else { return Err(UsageError::NoNames) };
         if saves.ordinal >= SPAWNS {
             return Err(UsageError::NoNames);
@@ -295,7 +295,7 @@ impl Peer {
         self.entities.set_entity(net, entity);
         self.entities.set_parked(net, false);
         if let Some(record) = self.entities.get_mut(slot) {
-            record.born = self.time.step;
+            record.born = self.time.ran;
         }
         self.mark_simulated(world, slot);
         self.dirty = true;
@@ -307,7 +307,7 @@ impl Peer {
         let slot = self.may_despawn(world, entity)?;
         let Some(record) = self.entities.get(slot).filter(|r| r.rewound) else { return self.despawn(world, entity) };
         let net = record.net;
-        let tick = self.time.step;
+        let tick = self.time.ran;
         let parked = self.saves.as_mut().is_some_and(|s| s.limbo.park(world, entity, net, tick));
         if parked {
             self.entities.set_parked(net, true);

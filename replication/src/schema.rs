@@ -2,10 +2,11 @@
 //! the order of the calls that build it does not matter.
 
 use crate::column::{Column, Form, Itself, Typed, Via};
+use crate::input::InputEntry;
 use crate::layout::{Layout, LayoutBuilder, LayoutError};
 use crate::policy::{Absent, OWNER_SLOTS, Policy};
 use crate::presence;
-use crate::replicate::{Replicate, Restorer};
+use crate::replicate::{FieldError, Replicate, Restorer};
 use crate::rewind::kept::{Keeper, KeptEntry};
 use hecs::{Archetype, Component, Entity, EntityBuilder, World};
 use std::any::TypeId;
@@ -22,12 +23,12 @@ mod options;
 pub use options::{ComponentOptions, KindOptions};
 
 /// A schema that cannot work, with everything that is wrong with it.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 #[error("the schema has {} mistake(s): {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct SchemaError(pub Vec<SchemaMistake>);
 
 /// One thing that is wrong with a schema.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SchemaMistake {
     /// A name that is empty, too long, or has characters other than letters, digits, `_`, `-` and `.`.
@@ -36,7 +37,7 @@ pub enum SchemaMistake {
     /// Two entries of one sort have one name.
     #[error("the {sort} name `{name}` is used twice")]
     NameTwice {
-        /// component, kind or message.
+        /// component, kind, message or input.
         sort: &'static str,
         /// The name.
         name: String,
@@ -44,7 +45,7 @@ pub enum SchemaMistake {
     /// One Rust type stands for two entries of one sort.
     #[error("the type of {sort} `{name}` is registered twice; give the second one a type of its own")]
     TypeTwice {
-        /// component, kind or message.
+        /// component, kind, message or input.
         sort: &'static str,
         /// The later name.
         name: String,
@@ -52,7 +53,7 @@ pub enum SchemaMistake {
     /// The fields cannot travel.
     #[error("{sort} `{name}`: {error}")]
     Layout {
-        /// component or message.
+        /// component, message or input.
         sort: &'static str,
         /// Its name.
         name: String,
@@ -62,7 +63,7 @@ pub enum SchemaMistake {
     /// More entries than fit.
     #[error("{count} {sort}s are too many; at most {max} are allowed")]
     TooMany {
-        /// component, kind or message.
+        /// component, kind, message or input.
         sort: &'static str,
         /// How many there are.
         count: usize,
@@ -83,6 +84,17 @@ pub enum SchemaMistake {
     /// `.parent()` on a component without an entity field.
     #[error("component `{0}` is marked as parent but has no `hecs::Entity` field")]
     ParentWithoutEntity(String),
+    /// An input with a field that names an entity, which a peer may not have when the input comes.
+    #[error("input `{0}` names an entity; send the number of its `NetId` instead")]
+    InputNamesEntity(String),
+    /// The input's `Default` cannot travel.
+    #[error("input `{name}`: its default cannot travel: {error}")]
+    InputDefault {
+        /// The input.
+        name: String,
+        /// What is wrong.
+        error: FieldError,
+    },
 }
 
 /// A component's entry.
@@ -142,6 +154,7 @@ pub(crate) struct Inner {
     pub(crate) components: Vec<ComponentEntry>,
     pub(crate) kinds: Vec<KindEntry>,
     pub(crate) messages: Vec<MessageEntry>,
+    pub(crate) input: Option<InputEntry>,
     /// What is saved and restored: components, then resources, each by name.
     pub(crate) kept: Vec<KeptEntry>,
     pub(crate) presence: Layout,
@@ -162,6 +175,7 @@ impl Schema {
             components: Vec::new(),
             kinds: Vec::new(),
             messages: Vec::new(),
+            inputs: Vec::new(),
             kept: Vec::new(),
             mistakes: Vec::new(),
         }
@@ -183,10 +197,11 @@ impl Schema {
             digest: m.layout.digest(&m.name) ^ u64::from(m.reliable),
         };
         let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
+        let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
         let resources = inner.kept.iter().filter(|k| k.first.is_some());
         let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: 0 });
         let messages = inner.messages.iter().map(message);
-        inner.components.iter().map(component).chain(kinds).chain(messages).chain(resources).collect()
+        inner.components.iter().map(component).chain(kinds).chain(messages).chain(input).chain(resources).collect()
     }
 
     fn kind_digest(&self, kind: &KindEntry) -> u64 {
@@ -230,6 +245,9 @@ impl Schema {
         for m in &inner.messages {
             let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
             let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
+        }
+        if let Some(input) = &inner.input {
+            let _ = writeln!(out, "input `{}`: at most {} bits a tick", input.name, input.layout.worst_bits());
         }
         out
     }
@@ -283,6 +301,7 @@ pub struct SchemaBuilder {
     components: Vec<ComponentEntry>,
     kinds: Vec<KindEntry>,
     messages: Vec<MessageEntry>,
+    inputs: Vec<InputEntry>,
     kept: Vec<KeptEntry>,
     mistakes: Vec<SchemaMistake>,
 }
@@ -411,6 +430,17 @@ impl SchemaBuilder {
         self
     }
 
+    /// Registers what a peer's player does in a tick. There is one per schema; what it holds until somebody does something is its
+    /// [`Default`]. See [`input`](crate::input).
+    #[must_use]
+    pub fn input<I: Replicate + Default + Clone>(mut self, name: &str) -> Self {
+        match InputEntry::new::<I>(name) {
+            Ok(entry) => self.inputs.push(entry),
+            Err(mistake) => self.mistakes.push(mistake),
+        }
+        self
+    }
+
     /// The schema.
     ///
     /// # Errors
@@ -420,11 +450,12 @@ impl SchemaBuilder {
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, components, mut kinds, messages, kept, mut mistakes } = self;
+        let Self { name, components, mut kinds, messages, mut inputs, kept, mut mistakes } = self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
+        check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
             for (type_id, _) in &kind.overrides {
                 if !components.iter().any(|c| c.type_id == *type_id) {
@@ -443,7 +474,9 @@ impl SchemaBuilder {
         };
         let absolute = mask(|c| c.column.layout().has_entities()) | 1;
         let interpolated = mask(|c| c.interpolate);
-        let mut inner = Inner { name, components, kinds, messages, kept, presence, slots, absolute, interpolated, digest: 0 };
+        let input = inputs.pop();
+        let mut inner =
+            Inner { name, components, kinds, messages, input, kept, presence, slots, absolute, interpolated, digest: 0 };
         inner.digest = digest(&inner);
         Ok(Schema(Arc::new(inner)))
     }
@@ -518,6 +551,10 @@ fn digest(inner: &Inner) -> u64 {
     for m in &inner.messages {
         hasher.update(&m.layout.digest(&m.name).to_le_bytes());
         hasher.update(&[u8::from(m.reliable)]);
+    }
+    if let Some(input) = &inner.input {
+        hasher.update(b"input");
+        hasher.update(&input.digest().to_le_bytes());
     }
     for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
         hasher.update(b"resource ");

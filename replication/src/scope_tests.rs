@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 mod model;
 mod promises;
 mod random;
-mod timing;
 
 #[derive(Clone, Copy, tidelock::Replicate)]
 struct ChildOf {

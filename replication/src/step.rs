@@ -27,25 +27,26 @@ impl Peer {
         }
         let again = self.saves.as_mut().and_then(|saves| saves.replay.pop_front());
         if again.is_none() {
-            if self.time.tick >= self.time.due {
+            if self.time.step >= self.time.due {
                 return None;
             }
-            self.time.tick = self.time.tick.plus(1);
+            self.time.step = self.time.step.plus(1);
+            let label = self.fold_inputs();
+            self.time.tick = self.time.tick.max(label);
         }
-        self.time.step = again.unwrap_or(self.time.tick);
+        self.time.ran = again.unwrap_or(self.time.step);
         self.dirty = true;
         self.ask_gates(world);
         self.begin_step(world, again.is_some());
-        let tick = self.time.step;
+        let tick = self.time.ran;
         Some(Step { peer: self, tick })
     }
 
     /// Asks each kind's policy whether its entities run this tick.
     fn ask_gates(&mut self, world: &mut World) {
-        let heard =
-            if self.is_host() { self.time.step } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
+        let heard = if self.is_host() { self.time.ran } else { self.links.first().map_or(Tick::ZERO, |l| l.incoming.complete()) };
         let facts =
-            GateFacts { tick: self.time.step, local: self.local, host: PeerId::HOST, peers: self.roster.len() as u32, heard };
+            GateFacts { tick: self.time.ran, local: self.local, host: PeerId::HOST, peers: self.roster.len() as u32, heard };
         for kind in 0..self.schema.kinds.len() {
             let runs = self.schema.kinds[kind].policy.gate(facts) == Gate::Run;
             if runs == self.running[kind] {
@@ -62,7 +63,7 @@ impl Peer {
 }
 
 impl Step<'_> {
-    /// The tick that is run.
+    /// The tick that is run. At a guest whose schema has an input it is ahead of the session: see [`input`](crate::input).
     #[must_use]
     pub fn tick(&self) -> Tick {
         self.tick
@@ -209,6 +210,10 @@ impl Step<'_> {
             Some(_) => self.peer.despawn_in_step(world, entity),
             None => self.peer.despawn(world, entity),
         }
+    }
+
+    pub(crate) fn at_peer(&self) -> &Peer {
+        self.peer
     }
 
     /// The peer that this step belongs to.

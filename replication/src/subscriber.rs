@@ -7,15 +7,18 @@
 //! All tables are by *index*: the publisher's row, or, for a peer that does not see everything, its [ghost](crate::view). Callers
 //! name rows; a row that the peer does not see is none of its business.
 
+mod fate;
 mod flights;
+mod sight;
+
+pub(crate) use fate::Fate;
 
 use crate::block::bits;
 use crate::history::BLOCK;
-use crate::netid::NetId;
 use crate::presence::Life;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
-use crate::view::{Sighting, View};
+use crate::view::View;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::limits;
@@ -142,7 +145,7 @@ impl Subscriber {
     pub(crate) fn new(publisher: &Publisher, first: u64, partial: bool) -> Self {
         let columns = publisher.history.components();
         let mut subscriber = Self {
-            view: partial.then(|| Box::new(View::new(columns))),
+            view: partial.then(|| Box::new(View::new())),
             columns,
             blocks: 0,
             wants: Vec::new(),
@@ -220,94 +223,6 @@ impl Subscriber {
     #[inline]
     fn index(&self, row: usize) -> Option<usize> {
         self.view.as_ref().map_or(Some(row), |view| view.ghost_of(row))
-    }
-
-    /// Does the peer see the row?
-    pub(crate) fn is_shown(&self, row: usize) -> bool {
-        self.index(row).is_some()
-    }
-
-    /// Lets a peer that does not see everything see a row.
-    pub(crate) fn show(&mut self, row: usize, net: NetId, sighting: Sighting, publisher: &Publisher) {
-        let Some(view) = &mut self.view else { return };
-        if view.ghost_of(row).is_none() {
-            let ghost = view.bind(row, net, publisher.history.now());
-            view.ghost_mut(ghost).sighting = sighting;
-            self.follow(publisher);
-        }
-    }
-
-    /// Tells the peer of the end of an entity that it has made up a row for, and nobody ever showed it.
-    pub(crate) fn tell_end(&mut self, row: usize, net: NetId, publisher: &Publisher, tick: Tick) {
-        self.follow(publisher);
-        if self.view.is_some() {
-            self.show(row, net, Sighting::default(), publisher);
-            self.note_known(row);
-            return self.end_row(row, publisher);
-        }
-        self.want(0, row, true);
-        self.force(row, 1, tick);
-    }
-
-    /// Does the peer publish a part of a row itself?
-    pub(crate) fn set_own(&mut self, row: usize, own: bool) {
-        if let Some(ghost) = self.index(row)
-            && let Some(view) = &mut self.view
-        {
-            view.ghost_mut(ghost).own = own;
-        }
-    }
-
-    /// Ends that a peer sees a row: it is told so if it was told of it, and of nothing else any more.
-    pub(crate) fn hide(&mut self, row: usize, publisher: &Publisher) {
-        self.end_ghost(row, Life::Free, publisher);
-    }
-
-    fn end_ghost(&mut self, row: usize, life: Life, publisher: &Publisher) {
-        let Some(view) = &mut self.view else { return };
-        let Some(ghost) = view.ghost_of(row) else { return };
-        let (block, bit) = (ghost / BLOCK, 1u64 << (ghost % BLOCK));
-        let told = self.known[block] & bit != 0;
-        view.end(ghost, life, told, publisher.history.now());
-        for c in 0..self.columns {
-            let at = self.at(c, block);
-            self.pending[at] &= !bit;
-            self.wants[at] &= !bit;
-            self.stale[at] &= !bit;
-        }
-        self.settle_since(block);
-        if told {
-            let at = self.at(0, block);
-            self.wants[at] |= bit;
-        } else {
-            self.as_of[ghost] = Tick::ZERO;
-        }
-    }
-
-    /// How the peer sees a row. What it publishes itself (`own`) it is not told; what is hidden it is not told either, presence
-    /// included; what is hidden no more it is told anew.
-    pub(crate) fn sight(&mut self, row: usize, sighting: Sighting, own: u64, ever: u64, tick: Tick) {
-        let Some(ghost) = self.index(row) else { return };
-        let Some(view) = &mut self.view else { return };
-        let before = std::mem::replace(&mut view.ghost_mut(ghost).sighting, sighting).hidden;
-        if before == sighting.hidden {
-            return;
-        }
-        for c in bits((before ^ sighting.hidden) & !1) {
-            self.want(c as usize, row, (sighting.hidden | own) >> c & 1 == 0);
-        }
-        // who sees it because it has authority over it from now on begins with what the host holds
-        self.force(row, (before & !sighting.hidden & ever) | 1, tick);
-    }
-
-    /// The components of an index that are hidden from the peer, as bits.
-    fn hidden_at(&self, index: usize) -> u64 {
-        self.view.as_ref().map_or(0, |view| view.ghost(index).sighting.hidden)
-    }
-
-    /// Is a component of a row hidden from the peer?
-    pub(crate) fn hides(&self, c: usize, row: usize) -> bool {
-        self.index(row).is_some_and(|i| self.hidden_at(i) >> c & 1 != 0)
     }
 
     /// Is the peer told changes of a row's component?
@@ -449,18 +364,6 @@ impl Subscriber {
             self.stale_any = true;
         }
         self.release_ghosts(now);
-    }
-
-    fn release_ghosts(&mut self, now: Tick) {
-        let Some(mut view) = self.view.take() else { return };
-        view.release(now, |ghost, ended| {
-            let done = self.is_done(ghost, ended);
-            if done {
-                self.forget(ghost);
-            }
-            done
-        });
-        self.view = Some(view);
     }
 
     /// An entity has ended. If the peer was never told of it, it need not be told of its end; otherwise the tombstone is all that
@@ -635,44 +538,4 @@ impl Subscriber {
         let (first, now) = (view.ghost(index).bound.max(self.base), publisher.history.now());
         (first.0 + 1..=now.0).any(|t| view.changed(0, Tick(t)).get(index / BLOCK).is_some_and(|w| w >> (index % BLOCK) & 1 != 0))
     }
-
-    /// What is known of one row, for [`why`](crate::Peer::why); `None` if the peer does not see it.
-    pub(crate) fn fate(&self, row: usize) -> Option<Fate> {
-        let i = self.index(row)?;
-        let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
-        let any = |table: &Vec<u64>| (0..self.columns).any(|c| table[c * self.blocks + block] & bit != 0);
-        let since = self.since[if self.view.is_some() { i } else { block }];
-        Some(Fate {
-            wanted: any(&self.wants),
-            pending_since: any(&self.pending).then_some(since),
-            in_flight: (0..self.columns).any(|c| self.in_flight(c, i)),
-            told: self.is_known(i),
-            sent: self.view.as_ref().map_or(Tick::ZERO, |view| view.ghost(i).sent),
-            period: self.view.as_ref().map_or(1, |view| view.ghost(i).sighting.period),
-        })
-    }
-
-    /// The components of a row that are hidden from the peer, as bits.
-    pub(crate) fn hidden(&self, row: usize) -> u64 {
-        let ghost = self.view.as_ref().and_then(|view| Some(view.ghost(view.ghost_of(row)?)));
-        ghost.map_or(0, |ghost| ghost.sighting.hidden)
-    }
-
-    /// Has the peer acknowledged the newest presence of a row?
-    pub(crate) fn is_confirmed(&self, row: usize, publisher: &Publisher) -> bool {
-        let Some(i) = self.index(row) else { return false };
-        let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
-        self.pending(0, block) & bit == 0 && self.unconfirmed_presence(block, publisher) & bit == 0
-    }
-}
-
-/// See [`Subscriber::fate`].
-pub(crate) struct Fate {
-    pub(crate) wanted: bool,
-    pub(crate) pending_since: Option<Tick>,
-    pub(crate) in_flight: bool,
-    pub(crate) told: bool,
-    /// The last send that carried something of it, where that is kept.
-    pub(crate) sent: Tick,
-    pub(crate) period: u8,
 }

@@ -83,6 +83,7 @@ impl Peer {
             if sending != Sending::Leftovers {
                 self.capture_world(world, sending); // 6
             }
+            self.send_inputs();
             let used = self.send_packets(sending); // 7, 8, 9
             // a tick that was used between two sends stays open until the subscribers have taken note of it
             if used || sending != Sending::Leftovers && self.publisher.is_used() {
@@ -141,6 +142,7 @@ impl Peer {
     pub(crate) fn begin_session_time(&mut self) {
         self.time.session = self.session_at(self.time.now);
         let tick = self.time.session.map_or(Tick::ZERO, |time| session_ticks(time, self.config.tick_rate).0);
+        self.time.step = tick;
         self.time.tick = tick;
         self.time.due = tick;
         self.time.last_send = tick;
@@ -148,19 +150,22 @@ impl Peer {
 
     /// Which ticks are due. After a stall the most are left out: the session's clock does not wait.
     fn plan_ticks(&mut self) {
-        let Some(time) = self.time.session else { return };
+        let Some(time) = self.step_time() else { return };
         let (due, _) = session_ticks(time, self.config.tick_rate);
         self.time.due = self.time.due.max(due);
-        let behind = self.time.due.since(self.time.tick);
+        let behind = self.time.due.since(self.time.step);
         if behind > limits::CATCH_UP_TICKS {
-            self.time.skipped += behind - limits::CATCH_UP_TICKS;
-            self.time.tick = self.time.due.minus(limits::CATCH_UP_TICKS);
+            let skipped = behind - limits::CATCH_UP_TICKS;
+            self.time.skipped += skipped;
+            self.time.step = self.time.step.plus(skipped);
+            self.time.tick = self.time.tick.plus(skipped);
+            self.inputs_skipped(self.time.due);
         }
     }
 
     fn take_datagram(&mut self, world: &mut World, id: LinkId, bytes: &[u8]) {
         // before admission there is nothing to say in datagrams
-        let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
+        let Some(index) = self.index_of(id) else { return };
         let (now, tick) = (self.time.now, self.time.tick);
         let link = &mut self.links[index];
         link.counters.bytes_in += bytes.len() as u64;
@@ -171,8 +176,13 @@ impl Peer {
                 link.incoming.receive(&self.schema, kind, &mut r, sent, tick)
             }
             Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
+            Ok(PacketKind::Input) => match self.take_inputs(index, &mut r) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
             Err(cause) => Err(PeerError::Malformed { what: "datagram", cause }),
         };
+        let link = &mut self.links[index];
         match result {
             Ok(Reception::Taken { ack, stamp, tick, eliciting, oldest_age }) => {
                 link.last_heard = now;
@@ -203,6 +213,20 @@ impl Peer {
                 }
             }
         }
+    }
+
+    /// The place of a link in the list. It is remembered, and looked for only when it has changed.
+    fn index_of(&mut self, id: LinkId) -> Option<usize> {
+        let is_there = |at: &usize| self.links.get(*at).is_some_and(|l| l.id == id);
+        if let Some(at) = self.seats.get(&id).copied().filter(is_there) {
+            return Some(at);
+        }
+        let at = self.links.iter().position(|l| l.id == id)?;
+        if self.seats.len() > self.links.len() * 2 {
+            self.seats.clear(); // links that have ended are among them
+        }
+        self.seats.insert(id, at);
+        Some(at)
     }
 
     fn take_stamp(&mut self, index: usize, stamp: Stamp) {
@@ -320,7 +344,12 @@ impl Peer {
         self.cache.clear();
         self.values.clear();
         let mut used = false;
-        for index in 0..self.links.len() {
+        // peers of one baseline are served one after the other: what is encoded for one is at hand for the next
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(self.links.iter().enumerate().map(|(i, link)| (link.subscriber.base(), i as u32)));
+        order.sort_unstable();
+        for index in order.iter().map(|o| o.1 as usize) {
             let now = self.time.now;
             let link = &mut self.links[index];
             let facts = transport.facts(link.id);
@@ -350,6 +379,7 @@ impl Peer {
                 self.send_mark(index, &mut *transport);
             }
         }
+        self.order = order;
         self.transport = Some(transport);
         used
     }

@@ -45,6 +45,8 @@ pub(crate) struct Ghost {
     pub(crate) sighting: Sighting,
     /// The peer has authority over a part of it.
     pub(crate) own: bool,
+    /// While it has a row.
+    pub(crate) kind: u8,
     /// [`Life::Alive`] while it has a row; what the peer is told of its end otherwise.
     life: Life,
     /// The send that it was bound in.
@@ -59,13 +61,33 @@ struct Turn {
     tick: Tick,
     /// Bit c: component c changed somewhere.
     any: u64,
-    /// By component, then block of ghosts.
+    /// By component of `any`, then block of ghosts.
     changed: Vec<u64>,
+}
+
+impl Turn {
+    /// Where a component's blocks begin, or would.
+    fn start(&self, c: usize, blocks: usize) -> usize {
+        (self.any & ((1 << c) - 1)).count_ones() as usize * blocks
+    }
+
+    /// A component's blocks.
+    fn table(&mut self, c: usize, blocks: usize) -> &mut [u64] {
+        let start = self.start(c, blocks);
+        if self.any >> c & 1 == 0 {
+            self.any |= 1 << c;
+            let end = self.changed.len();
+            self.changed.reserve_exact(blocks);
+            self.changed.resize(end + blocks, 0);
+            self.changed.copy_within(start..end, start + blocks);
+            self.changed[start..start + blocks].fill(0);
+        }
+        &mut self.changed[start..start + blocks]
+    }
 }
 
 /// See the [module](self).
 pub(crate) struct View {
-    columns: usize,
     blocks: usize,
     /// By ghost: the publisher's row.
     rows: Vec<u32>,
@@ -77,21 +99,22 @@ pub(crate) struct View {
     /// Ghosts that have ended, with the send of their end.
     dying: Vec<(u32, Tick)>,
     ring: Vec<Turn>,
+    scratch: Vec<u64>,
 }
 
 const FREE: Ghost = Ghost {
     net: NetId(0),
     sighting: Sighting { hidden: 0, period: 1, weight: 1.0, group: NO_ROW },
     own: false,
+    kind: 0,
     life: Life::Free,
     bound: Tick::ZERO,
     sent: Tick::ZERO,
 };
 
 impl View {
-    pub(crate) fn new(columns: usize) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            columns,
             blocks: 0,
             rows: Vec::new(),
             ghosts: Vec::new(),
@@ -100,6 +123,7 @@ impl View {
             free: BinaryHeap::new(),
             dying: Vec::new(),
             ring: (0..RING).map(|_| Turn::default()).collect(),
+            scratch: Vec::new(),
         }
     }
 
@@ -144,7 +168,7 @@ impl View {
     }
 
     /// Shows a row that has no ghost: gives it one. `now`: the open send.
-    pub(crate) fn bind(&mut self, row: usize, net: NetId, now: Tick) -> usize {
+    pub(crate) fn bind(&mut self, row: usize, net: NetId, kind: usize, now: Tick) -> usize {
         let ghost = match self.free.pop() {
             Some(Reverse(ghost)) => ghost as usize,
             None => {
@@ -155,7 +179,7 @@ impl View {
             }
         };
         self.rows[ghost] = row as u32;
-        self.ghosts[ghost] = Ghost { net, life: Life::Alive, bound: now, sent: now.minus(1), ..FREE };
+        self.ghosts[ghost] = Ghost { net, kind: kind as u8, life: Life::Alive, bound: now, sent: now.minus(1), ..FREE };
         self.by_row.insert(row as u32, ghost as u32);
         self.by_net.insert(net, ghost as u32);
         ghost
@@ -164,14 +188,12 @@ impl View {
     fn grow(&mut self) {
         let (from, to) = (self.blocks, self.blocks + (self.blocks / 4).max(1));
         for turn in &mut self.ring {
-            if turn.changed.is_empty() {
-                continue; // it gets its size when it is used
+            let mut tables = Vec::with_capacity(turn.any.count_ones() as usize * to);
+            for table in turn.changed.chunks(from.max(1)) {
+                tables.extend_from_slice(table);
+                tables.resize(tables.len() + to - from, 0);
             }
-            let mut table = vec![0; self.columns * to];
-            for c in 0..self.columns {
-                table[c * to..c * to + from].copy_from_slice(&turn.changed[c * from..(c + 1) * from]);
-            }
-            turn.changed = table;
+            turn.changed = tables;
         }
         self.blocks = to;
         self.rows.resize(to * BLOCK, NO_ROW);
@@ -218,9 +240,7 @@ impl View {
     /// Notes a change that only this peer has to hear of.
     pub(crate) fn note(&mut self, c: usize, ghost: usize, now: Tick) {
         let blocks = self.blocks;
-        let turn = self.turn_mut(now);
-        turn.any |= 1 << c;
-        turn.changed[c * blocks + ghost / BLOCK] |= 1 << (ghost % BLOCK);
+        self.turn_mut(now).table(c, blocks)[ghost / BLOCK] |= 1 << (ghost % BLOCK);
     }
 
     /// Takes up what changed in the publisher's open send.
@@ -231,33 +251,30 @@ impl View {
         if components == 0 {
             return;
         }
-        self.turn_mut(now);
-        let turn = &mut self.ring[now.0 as usize % RING];
+        let mut masks = std::mem::take(&mut self.scratch);
         for c in bits(components) {
             let c = c as usize;
             let changed = history.changed(c, now);
-            let (mut any, table) = (0, &mut turn.changed[c * blocks..(c + 1) * blocks]);
-            for (into, rows) in table.iter_mut().zip(self.rows.chunks(BLOCK)) {
-                let mut mask = 0u64;
-                for (i, row) in rows.iter().enumerate() {
-                    // a free ghost's row is beyond every block
-                    let word = changed.get(*row as usize / BLOCK).copied().unwrap_or(0);
-                    mask |= (word >> (row % BLOCK as u32) & 1) << i;
-                }
-                *into |= mask;
-                any |= mask;
+            masks.clear();
+            masks.extend(self.rows.chunks(BLOCK).map(|rows| {
+                // a free ghost's row is beyond every block
+                let word = |row: u32| changed.get(row as usize / BLOCK).copied().unwrap_or(0);
+                rows.iter().enumerate().fold(0, |mask, (i, row)| mask | (word(*row) >> (row % BLOCK as u32) & 1) << i)
+            }));
+            if masks.iter().any(|mask| *mask != 0) {
+                let table = self.turn_mut(now).table(c, blocks);
+                table.iter_mut().zip(&masks).for_each(|(into, mask)| *into |= mask);
             }
-            turn.any |= u64::from(any != 0) << c;
         }
+        self.scratch = masks;
     }
 
     fn turn_mut(&mut self, tick: Tick) -> &mut Turn {
         let turn = &mut self.ring[tick.0 as usize % RING];
-        if turn.tick != tick || turn.changed.len() != self.columns * self.blocks {
+        if turn.tick != tick {
             turn.tick = tick;
             turn.any = 0;
             turn.changed.clear();
-            turn.changed.resize(self.columns * self.blocks, 0);
         }
         turn
     }
@@ -269,7 +286,8 @@ impl View {
         if turn.tick != tick || turn.any >> c & 1 == 0 {
             return &[];
         }
-        &turn.changed[c * self.blocks..(c + 1) * self.blocks]
+        let start = turn.start(c, self.blocks);
+        &turn.changed[start..start + self.blocks]
     }
 
     /// Which components changed in `tick`, as bits.

@@ -11,6 +11,7 @@ use golden_scenes::{Seen, all_scenes, described};
 use second_decoder::bits::Bits;
 use second_decoder::messages::{CONTROL, read_control};
 use second_decoder::packet::{Entry, Packet};
+use second_decoder::rows::{List, Row};
 use second_decoder::values::{Base, read_value};
 use second_decoder::{Code, Presence, fields};
 use std::fmt::Write;
@@ -68,6 +69,15 @@ fn of_presence(is: impl Fn(&Presence) -> bool + 'static) -> Box<dyn Fn(&Packet) 
     })
 }
 
+fn of_rows(is: impl Fn(&Row, &List, &Packet) -> bool + 'static) -> Box<dyn Fn(&Packet) -> bool> {
+    Box::new(move |packet| packet.list.iter().any(|list| list.rows.iter().any(|row| is(row, list, packet))))
+}
+
+fn of_row_presence(is: impl Fn(&Presence) -> bool + 'static) -> Box<dyn Fn(&Packet) -> bool> {
+    let schema = described();
+    of_rows(move |row, _, _| row.values.iter().any(|v| v.component == 0 && is(&Presence::of_words(&schema, &v.words))))
+}
+
 fn of_mode(mode: u64) -> Box<dyn Fn(&Packet) -> bool> {
     of_entries(move |entry, _| entry.masks.iter().any(|(.., found)| *found == Some(mode)))
 }
@@ -101,6 +111,17 @@ fn shapes() -> Vec<Shape> {
         ("several entries", Box::new(|p| p.entries.len() > 1)),
         ("a far block", Box::new(|p| p.entries.windows(2).any(|two| two[1].block != two[0].block + 1))),
         ("the same block again", Box::new(|p| p.entries.windows(2).any(|two| two[1].block == two[0].block))),
+        ("a list of rows", of_rows(|_, list, _| !list.rows.is_empty())),
+        ("a list that is mixed", of_rows(|_, list, _| list.mixed)),
+        ("a row that had rested in a list", of_rows(|row, list, _| list.rested && row.rested)),
+        ("a row that had not rested among those that had", of_rows(|row, list, _| list.rested && !row.rested)),
+        ("a row without a baseline", of_rows(|row, _, p| row.base.is_none() && p.base.is_some())),
+        ("a row with the packet's baseline", of_rows(|row, _, p| !row.own_base && row.base.is_some() && row.base == p.base)),
+        ("a row with a baseline of its own", of_rows(|row, _, p| row.own_base && row.base.is_some() && row.base != p.base)),
+        ("a row with the components of the one before", of_rows(|row, _, _| !row.own_components)),
+        ("an end that has only a name", of_row_presence(|p| p.life != 1 && p.owners.iter().all(|o| *o == (0, 0)))),
+        ("an end of what is out of sight", of_row_presence(|p| p.life == 0)),
+        ("an end of what was seen until then", of_row_presence(|p| p.life == 2)),
         ("an entity alive", of_presence(|p| p.life == 1)),
         ("an entity dead", of_presence(|p| p.life == 2)),
         ("a row that is free", of_presence(|p| p.life == 0)),

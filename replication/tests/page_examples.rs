@@ -45,6 +45,7 @@ fn empty() -> Packet {
         ack: None,
         stamp: None,
         entries: Vec::new(),
+        list: None,
     }
 }
 

@@ -9,9 +9,10 @@ use common::{Banner, Crate, Health, Player, Position, Relic, Rng, Tag, assert_se
 use hecs::{Entity, World};
 use second_decoder::bits::Bits;
 use second_decoder::messages::{read_control, read_reliable};
+use second_decoder::of_common::described;
 use second_decoder::packet::{read_front, read_header};
 use second_decoder::stream::Stream;
-use second_decoder::{Code, Fault, Schema, fields};
+use second_decoder::{Fault, Schema};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,27 +22,6 @@ use tidelock_loopback::{Conditions, Network};
 
 const HOST_ROWS: u64 = 262_144;
 const GUEST_ROWS: u64 = 16_384;
-
-/// The schema of `common::schema`, as the page describes it.
-fn described() -> Schema {
-    let plain = |max: u32| fields(&[("value", Code::Number { max, order: 2 })]);
-    let name = || fields(&[("value", Code::Entity)]);
-    let metres = Code::Number { max: 100_000, order: 4 };
-    let order = fields(&[("target", Code::Entity), ("number", Code::Number { max: u32::MAX, order: 2 })]);
-    Schema::new(
-        &[
-            ("position", fields(&[("x", metres), ("y", metres)])),
-            ("health", plain(65_535)),
-            ("banner", plain(1000)),
-            ("link", name()),
-            ("child_of", name()),
-            ("tag", Vec::new()),
-        ],
-        3,
-        2,
-        &[("order", true, order), ("chat", true, fields(&[("text", Code::Text { cap: 32 })]))],
-    )
-}
 
 /// What one direction has sent so far, for the rules that hold for every packet whether it arrives or not.
 #[derive(Default)]

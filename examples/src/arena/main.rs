@@ -14,6 +14,7 @@ mod options;
 mod report;
 mod roles;
 mod run;
+mod stadium;
 
 use clap::Parser;
 use options::{Cli, Command};

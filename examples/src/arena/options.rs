@@ -53,6 +53,12 @@ pub(crate) struct AllOptions {
     /// The part of packets that is lost each way, 0 to 0.9.
     #[arg(long, default_value_t = 0.02, value_parser = part)]
     pub(crate) loss: f64,
+    /// A stadium: the host moves nearly everything, and each guest gets only what is nearest to its one drone.
+    #[arg(long)]
+    pub(crate) stadium: bool,
+    /// How many of the nearest a guest gets in a stadium.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "stadium")]
+    pub(crate) nearest: u32,
     /// Options of every run.
     #[command(flatten)]
     pub(crate) common: Common,

@@ -2,6 +2,7 @@
 
 use crate::gauge::View;
 use crate::roles::{Guest, Host, Phase};
+use crate::stadium;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 pub(crate) struct Figures {
     now: Duration,
     entities: usize,
+    /// The most that a guest sees.
+    visible: usize,
     /// Since the session began, per guest, in kilobits per second with everything that UDP, QUIC and IP add.
     down: f64,
     up: f64,
@@ -26,7 +29,7 @@ pub(crate) struct Figures {
 impl Figures {
     /// What is known now.
     pub(crate) fn of(host: Option<&Host>, guests: &[Guest], now: Duration) -> Self {
-        let mut figures = Self { now, ..Self::default() };
+        let mut figures = Self { now, visible: stadium::visible(host, guests), ..Self::default() };
         if let Some(host) = host {
             figures.take_host(host);
         }
@@ -71,7 +74,7 @@ impl Figures {
         let mut line = match phase {
             Phase::Gathering => format!("{:>4} s  guests are coming in", self.now.as_secs()),
             Phase::Settling { .. } | Phase::Over => format!("{:>4} s  changes have stopped, comparing", self.now.as_secs()),
-            Phase::Playing { .. } => format!("{:>4} s  {} entities", self.now.as_secs(), self.entities),
+            Phase::Playing { .. } => format!("{:>4} s  {} entities, {} seen", self.now.as_secs(), self.entities, self.visible),
         };
         // writing to a string does not fail
         let _ = write!(line, "  per guest down {:.0} up {:.0} kbit/s", self.down, self.up);
@@ -143,6 +146,7 @@ impl Report {
         };
         say("all worlds ended equal", if self.equal { "yes".into() } else { "NO".into() });
         say("played", format!("{} ticks, {} entities at the end, {} guests", self.ticks, f.entities, self.guests));
+        say("a guest sees at most", format!("{} entities", f.visible));
         say("traffic per guest, down", format!("{:.0} kbit/s on the wire{}", f.down, self.against_raw()));
         say("traffic per guest, up", format!("{:.0} kbit/s on the wire", f.up));
         if let Some(delay) = f.delay_ms {
@@ -174,13 +178,14 @@ impl Report {
         let (f, c) = (&self.figures, &self.conditions);
         format!(
             concat!(
-                r#"{{"arena":true,"equal":{},"guests":{},"entities":{},"ticks":{},"seconds":{:.2},"rtt_ms":{},"jitter_ms":{},"#,
+                r#"{{"arena":true,"equal":{},"guests":{},"entities":{},"visible":{},"ticks":{},"seconds":{:.2},"rtt_ms":{},"jitter_ms":{},"#,
                 r#""loss":{},"kbps_down_per_guest":{:.1},"kbps_up_per_guest":{:.1},"raw_kbps":{},"interpolation_delay_ms":{},"#,
                 r#""starved_pct":{},"oldest_ms":{},"refused":{},"corrections":{},"quic_lost":{},"seed":{}}}"#
             ),
             self.equal,
             self.guests,
             f.entities,
+            f.visible,
             self.ticks,
             self.seconds,
             c.latency,

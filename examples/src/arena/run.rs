@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::options::{AllOptions, Common, HostOptions, JoinOptions, weather};
 use crate::report::{Conditions, Figures, Report};
 use crate::roles::{Guest, Host, Phase, Setup};
+use crate::stadium;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -55,14 +56,17 @@ impl Pace {
 /// # Errors
 /// [`Failure`].
 pub(crate) fn all_in_one(options: &AllOptions) -> Result<(), Failure> {
-    let &AllOptions { guests: wanted, entities, seconds, latency, jitter, loss, ref common } = options;
+    let &AllOptions { guests: wanted, entities, seconds, latency, jitter, loss, ref common, .. } = options;
     let conditions = Conditions { latency, jitter, loss, seed: common.seed };
-    let share = entities as usize / (usize::from(wanted) + 1);
-    let rest = entities as usize - share * usize::from(wanted);
+    let share = if options.stadium { stadium::DRONES } else { entities as usize / (usize::from(wanted) + 1) };
+    let rest = (entities as usize).saturating_sub(share * usize::from(wanted));
     let (transport, address) = listen(([127, 0, 0, 1], 0).into(), wanted, common.timing())?;
     let (_shim, address) = shimmed(address, &conditions)?;
     let target = format!("{address}#{}", transport.fingerprint());
     let mut host = Host::new(transport, &setup(common, rest, 0), wanted.into(), seconds)?;
+    if options.stadium {
+        stadium::limit(&mut host, options.nearest as usize)?;
+    }
     let join = JoinConfig { deadline: GATHER, timing: common.timing() };
     let mut guests = Vec::new();
     for i in 1..=wanted {

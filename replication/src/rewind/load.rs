@@ -49,6 +49,7 @@ impl Peer {
         let used = other.iter().map(|e| e.entity().id()).chain(other.freelist().map(|e| e.id())).max();
         while used.is_some_and(|last| world.spawn((Burnt,)).id() <= last) {}
         (self.time.tick, self.time.step, self.time.due) = (source.time.tick, source.time.step, source.time.due);
+        self.time.ran = source.time.ran;
     }
 
     fn load_record(&mut self, world: &mut World, entity: Entity, kind: usize, record: &Record) {

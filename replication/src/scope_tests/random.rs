@@ -358,10 +358,3 @@ fn run(seed: u64, phases: u32) {
 fn what_is_seen_is_what_the_model_says() {
     (0..60).for_each(|seed| run(seed, 12));
 }
-
-/// The same for long: `cargo test --release -p tidelock --lib -- --ignored long_runs`.
-#[test]
-#[ignore = "takes minutes"]
-fn long_runs_see_what_the_model_says() {
-    (1000..2000).for_each(|seed| run(seed, 40));
-}

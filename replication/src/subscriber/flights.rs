@@ -147,7 +147,8 @@ impl Subscriber {
                     let at = c * self.blocks + block;
                     // what is not wanted any more is sent again only if it was forced: then it is stale
                     let again = x.mask & !self.scratch[at] & (self.wants[at] | self.stale[at]);
-                    if losing && again != 0 {
+                    let again = if losing && again != 0 { again & !self.hidden_in(c, block) } else { 0 };
+                    if again != 0 {
                         self.pending[at] |= again;
                         self.mark_since(block, again, x.since);
                     }

@@ -257,7 +257,7 @@ impl<'a, I> Check<'a, I> {
         while done < self.ticks {
             let chance = mix(self.seed ^ 1, round);
             let depth = 1 + chance % self.depth as u64;
-            let from = straight.peer.time.step.plus(1);
+            let from = straight.peer.time.ran.plus(1);
             for attempt in 0..=(chance >> 8) % 2 {
                 for i in 0..depth {
                     // what was predicted: the input of some other tick, or for once the right one
@@ -284,7 +284,7 @@ impl<'a, I> Check<'a, I> {
         let Some(found) = straight.difference(other) else { return Ok(()) };
         let Difference { net, component, field, values } = found;
         let entity = Some(net).filter(|net| *net != crate::rewind::RESOURCES);
-        let tick = straight.peer.time.step;
+        let tick = straight.peer.time.ran;
         let (straight, other) = values;
         Err(Box::new(Leak { way, tick, entity, component, field, straight, other, seed: self.seed }))
     }

@@ -123,6 +123,8 @@ fn drop_one<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
 pub struct Permitted {
     pub entities: BTreeSet<NetId>,
     pub banners: BTreeSet<NetId>,
+    /// They hang, at some remove, on a circle of parents, which has no first one: whether they are seen is not promised.
+    pub unsure: BTreeSet<NetId>,
 }
 
 /// What a guest may see of the host's world: what it owns; and what is in one of its rooms or in none, not behind a veil, and
@@ -143,10 +145,13 @@ pub fn permitted(rooms: &Rooms, host: &Peer, world: &World, guest: PeerId) -> Pe
     let mut out = Permitted::default();
     for (&entity, &(net, owns, _)) in &plain {
         let (mut at, mut sees) = (Some(entity), true);
-        // a circle of parents ends somewhere
-        for _ in 0..plain.len() {
-            let Some((_, owns, open)) = at.and_then(|at| plain.get(&at)) else { break };
+        let mut line = BTreeSet::new();
+        while let Some((_, owns, open)) = at.and_then(|at| plain.get(&at)) {
             sees &= owns | open;
+            if !line.insert(at) {
+                out.unsure.insert(net);
+                break;
+            }
             at = at.and_then(|at| parents[&at]);
         }
         if owns || sees {

@@ -9,7 +9,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng};
 use std::time::Duration;
 use tidelock::policy::{Host, Owner};
 use tidelock::testing::Table;
-use tidelock::{Config, Interpolate, Replicate, Schema};
+use tidelock::{Config, Interpolate, Replicate, Schema, SchemaBuilder};
 use tidelock_loopback::{Conditions, Network};
 
 /// Chance from a seed.
@@ -77,7 +77,12 @@ pub struct Chat {
 }
 
 pub fn schema() -> Schema {
-    Schema::builder("test")
+    schema_with(|schema| schema)
+}
+
+/// The same with something more.
+pub fn schema_with(more: impl FnOnce(SchemaBuilder) -> SchemaBuilder) -> Schema {
+    let schema = Schema::builder("test")
         .component::<Position>("position", |c| {
             c.interpolate().notify_changes().validate(|_, p, _| if p.y == 333.0 { Err("333 is forbidden") } else { Ok(()) })
         })
@@ -92,9 +97,8 @@ pub fn schema() -> Schema {
             k.authority::<Banner>(Owner::co(1)).when_owner_leaves(tidelock::policy::Absent::HostTakesOver)
         })
         .message::<Order>("order")
-        .message::<Chat>("chat")
-        .build()
-        .unwrap()
+        .message::<Chat>("chat");
+    more(schema).build().unwrap()
 }
 
 pub fn weather(latency_ms: u64, loss: f64) -> Conditions {

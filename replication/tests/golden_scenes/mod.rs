@@ -9,7 +9,7 @@ use hecs::Entity;
 use std::time::Duration;
 use tidelock::policy::{Host, Owner};
 use tidelock::testing::{Seat, Table};
-use tidelock::{Config, Interpolate, PeerId, Replicate, To};
+use tidelock::{Config, Detail, Interpolate, PeerId, Relevance, Replicate, Room, To, Viewpoint};
 use tidelock_loopback::{Conditions, Direction, Network};
 
 #[derive(Clone, Copy, Debug, PartialEq, Replicate, Interpolate)]
@@ -142,9 +142,17 @@ struct Stage {
 impl Stage {
     /// Plays until all are in.
     fn new(guests: usize, bandwidth: u64) -> Self {
+        Self::seeing(guests, bandwidth, None)
+    }
+
+    /// The same, with a host that decides who sees what.
+    fn seeing(guests: usize, bandwidth: u64, relevance: Option<Relevance>) -> Self {
         let (network, log) = (Network::new(1), Log::default());
         let config = |name: &str| Config { name: name.into(), session: Some(7), bandwidth, ..Config::default() };
-        let table = Table::new(1, &schema(), config("host"), Recorder::new(network.host(), &log, 0)).expect("a good config");
+        let mut table = Table::new(1, &schema(), config("host"), Recorder::new(network.host(), &log, 0)).expect("a good config");
+        if let Some(relevance) = relevance {
+            table.seat(0).peer.set_relevance(relevance).expect("nobody is in yet");
+        }
         let mut stage =
             Self { table, network, log, schema: described(), links: Vec::new(), welcome: vec![true], seen: Vec::new() };
         let weather = Conditions { latency: Duration::from_millis(20), ..Conditions::default() };
@@ -173,7 +181,7 @@ impl Stage {
         // links are named from 0 in the order in which guests joined
         let [down, up] = &mut self.links[passed.link.0 as usize];
         let (into, back) = if passed.end == 0 { (up, down) } else { (down, up) };
-        let is_state = passed.lane.is_none() && passed.bytes[0] & 3 == 0;
+        let is_state = passed.lane.is_none() && passed.bytes[0] & 3 != 1;
         if passed.way == Way::Sent {
             // what an end sends counts up by one
             back.1 += u64::from(is_state);
@@ -225,7 +233,15 @@ impl Stage {
 
 /// The names of the files, and the scenes.
 pub(crate) fn all_scenes() -> Vec<(&'static str, Scene)> {
-    vec![("masks", masks()), ("budget", budget()), ("loss", loss()), ("life", life()), ("fields", every_field())]
+    vec![
+        ("masks", masks()),
+        ("budget", budget()),
+        ("loss", loss()),
+        ("life", life()),
+        ("fields", every_field()),
+        ("sight", sight()),
+        ("rows", rows()),
+    ]
 }
 
 fn masks() -> Scene {
@@ -357,4 +373,67 @@ fn every_field() -> Scene {
         stage.rest(5);
     }
     stage.end("a component with a field of every code, changed field by field")
+}
+
+/// What the host keeps the paint of crates for itself by.
+struct Secret;
+
+fn sight() -> Scene {
+    let relevance = Relevance::everything().show_only::<Paint>(|sight| sight.get::<Secret>().is_none());
+    let mut stage = Stage::seeing(2, 16_000_000, Some(relevance));
+    let crates = stage.spawn_crates(4);
+    let guests = [1, 2].map(|seat| stage.table.seat(seat).peer.local());
+    let Seat { peer, world, .. } = stage.table.seat(0);
+    world.insert(crates[0], (Paint { colour: 7 }, Secret)).expect("it lives");
+    world.insert_one(crates[1], odd(Some(crates[2]))).expect("it lives");
+    peer.put_in_room(world, crates[2], Room(1)).expect("it is networked");
+    peer.enter_room(guests[0], Room(1)).expect("it is a guest");
+    stage.rest(12);
+    // hidden from one and shown to the other; its paint is no secret any more
+    let Seat { peer, world, .. } = stage.table.seat(0);
+    peer.leave_room(guests[0], Room(1)).expect("it is a guest");
+    peer.enter_room(guests[1], Room(1)).expect("it is a guest");
+    world.remove_one::<Secret>(crates[0]).expect("it was one");
+    stage.rest(12);
+    stage.shift(0, crates[2], 1.0, 1.0);
+    stage.rest(6);
+    // it comes back in another row, ends while one sees it, and the paint is gone again
+    let Seat { peer, world, .. } = stage.table.seat(0);
+    peer.enter_room(guests[0], Room(1)).expect("it is a guest");
+    peer.leave_room(guests[1], Room(1)).expect("it is a guest");
+    world.insert_one(crates[0], Secret).expect("it lives");
+    stage.rest(12);
+    let Seat { peer, world, .. } = stage.table.seat(0);
+    peer.despawn(world, crates[2]).expect("the host may");
+    let player = {
+        let Seat { peer, world, .. } = stage.table.seat(1);
+        peer.spawn(world, Player, (Spot { x: 5.0, y: 5.0 },)).expect("a guest may spawn a player")
+    };
+    stage.rest(8);
+    for _ in 0..3 {
+        stage.shift(1, player, 0.25, 0.0);
+        stage.rest(1);
+    }
+    stage.end("crates in a room, and one with secret paint, seen by one guest and then by the other; a guest's own; an end")
+}
+
+fn rows() -> Scene {
+    let relevance = Relevance::everything().place::<Spot>(|s| [s.x, s.y, 0.0]).detail(Detail { full: 20.0, slowest: 4 });
+    let mut stage = Stage::seeing(1, 500_000, Some(relevance));
+    let guest = stage.table.seat(1).peer.local();
+    let host = &mut stage.table.seat(0).peer;
+    host.look_from(guest, Viewpoint::Point([0.0; 3])).expect("it is a guest");
+    let crates = stage.spawn_crates(130);
+    stage.rest(40);
+    for frame in 0..24 {
+        stage.shift(0, crates[0], 0.1, 0.0);
+        for crate_ in crates.iter().skip(frame).step_by(40) {
+            stage.shift(0, *crate_, 0.0, 0.5);
+        }
+        if frame % 5 == 2 {
+            stage.lose_next_down(1);
+        }
+        stage.rest(1);
+    }
+    stage.end("130 crates through a small budget, of which the far ones are told less often; some move, and packets are lost")
 }

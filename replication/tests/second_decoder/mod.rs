@@ -7,7 +7,9 @@
 
 pub mod bits;
 pub mod messages;
+pub mod of_common;
 pub mod packet;
+pub mod rows;
 pub mod stream;
 pub mod values;
 
@@ -90,6 +92,11 @@ impl Schema {
             0 => &self.presence,
             _ => &self.components[component - 1].fields,
         }
+    }
+
+    /// Whether a value of the component names an entity anywhere.
+    pub fn names_entities(&self, component: usize) -> bool {
+        self.fields(component).iter().any(|field| field.code == Code::Entity)
     }
 
     /// The column of a component by its name.

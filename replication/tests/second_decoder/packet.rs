@@ -1,8 +1,9 @@
-//! Sections 2.2 to 2.4 and 2.6 of `docs/WIRE.md`: one state packet, read against a mirror.
+//! Sections 2.2 to 2.4 and 2.6 of `docs/WIRE.md`: one state packet, read against a mirror. Lists of rows are in [`rows`](super::rows).
 
 use std::fmt::{self, Display, Formatter};
 
 use super::bits::{Bits, widen};
+use super::rows::{List, read_list_of_rows};
 use super::stream::Mirror;
 use super::values::{Base, read_value};
 use super::{Fault, Schema};
@@ -10,6 +11,8 @@ use super::{Fault, Schema};
 /// The fields in front of the entries that decide whether the rest is read at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Front {
+    /// It holds a list of rows instead of entries.
+    pub is_list: bool,
     pub number: u64,
     pub send_tick: u64,
 }
@@ -27,6 +30,16 @@ pub struct Packet {
     pub ack: Option<Vec<(u64, u64)>>,
     pub stamp: Option<Stamp>,
     pub entries: Vec<Entry>,
+    /// Of a packet with a list of rows.
+    pub list: Option<List>,
+}
+
+impl Packet {
+    /// All its values.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        let of_entries = self.entries.iter().flat_map(|entry| &entry.values);
+        of_entries.chain(self.list.iter().flat_map(|list| list.rows.iter().flat_map(|row| &row.values)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +87,14 @@ pub struct Known<'a> {
 
 /// Reads the kind, the number and the send tick.
 pub fn read_front(bits: &mut Bits<'_>, greatest_number: u64, greatest_send_tick: u64) -> Result<Front, Fault> {
-    if bits.number(2)? != 0 {
-        return Err(Fault::Malformed("not a state packet"));
-    }
+    let is_list = match bits.number(2)? {
+        0 => false,
+        2 => true,
+        _ => return Err(Fault::Malformed("not a state packet")),
+    };
     let number = widen(bits.number(16)?, greatest_number);
     let send_tick = widen(bits.number(16)?, greatest_send_tick);
-    Ok(Front { number, send_tick })
+    Ok(Front { is_list, number, send_tick })
 }
 
 /// Reads the header after the front.
@@ -91,13 +106,18 @@ pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greates
     let floor = front.number.checked_sub(bits.exp_golomb(2)?).ok_or(Fault::Malformed("a floor below 0"))?;
     let ack = if bits.bit()? { Some(read_ack(bits, greatest_sent_back)?) } else { None };
     let stamp = if bits.bit()? { Some(read_stamp(bits)?) } else { None };
-    let Front { number, send_tick } = front;
-    Ok(Packet { number, send_tick, session_tick, base, complete, floor, ack, stamp, entries: Vec::new() })
+    let Front { number, send_tick, .. } = front;
+    Ok(Packet { number, send_tick, session_tick, base, complete, floor, ack, stamp, entries: Vec::new(), list: None })
 }
 
 /// Reads everything after the front.
 pub fn read_rest(mut bits: Bits<'_>, front: Front, known: Known<'_>) -> Result<Packet, Fault> {
     let mut packet = read_header(&mut bits, front, known.session_tick, known.greatest_sent_back)?;
+    if front.is_list {
+        packet.list = Some(read_list_of_rows(&mut bits, &packet, known)?);
+        bits.ended()?;
+        return Ok(packet);
+    }
     let mut context = Context::default();
     while bits.bit()? {
         let mut entry = read_head(&mut bits, &packet, &context, known)?;
@@ -109,7 +129,7 @@ pub fn read_rest(mut bits: Bits<'_>, front: Front, known: Known<'_>) -> Result<P
     Ok(packet)
 }
 
-fn read_base(bits: &mut Bits<'_>, send_tick: u64) -> Result<Option<u64>, Fault> {
+pub fn read_base(bits: &mut Bits<'_>, send_tick: u64) -> Result<Option<u64>, Fault> {
     match bits.number(6)? {
         0 => Ok(None),
         63 => Err(Fault::Malformed("a baseline of age 63")),
@@ -281,7 +301,7 @@ fn list(rows: u64) -> String {
     rows_in(rows).map(|row| row.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn or_none(value: Option<u64>) -> String {
+pub fn or_none(value: Option<u64>) -> String {
     value.map_or("none".into(), |value| value.to_string())
 }
 
@@ -299,7 +319,8 @@ impl Display for Packet {
                 None => writeln!(f, "  stamp {}", stamp.clock)?,
             }
         }
-        self.entries.iter().try_for_each(|entry| entry.fmt(f))
+        self.entries.iter().try_for_each(|entry| entry.fmt(f))?;
+        self.list.iter().try_for_each(|list| list.fmt(f))
     }
 }
 

@@ -35,7 +35,7 @@ impl Mirror {
     fn enter(&mut self, packet: &Packet, newest: u64) -> Option<String> {
         let mut differs = None;
         let mut places = BTreeSet::new();
-        for value in packet.entries.iter().flat_map(|entry| &entry.values) {
+        for value in packet.values() {
             let ticks = self.values.entry((value.component, value.row)).or_default();
             let before = ticks.insert(packet.send_tick, value.words.clone());
             let again = !places.insert((value.component, value.row));

@@ -1,0 +1,148 @@
+//! Inputs: what the people at the peers do with their sticks and buttons, tick by tick.
+//!
+//! A guest says what its input is ([`Peer::set_input`](crate::Peer::set_input)); it holds until it says otherwise. Each tick's
+//! input goes to the host, which asks for it in that very tick ([`Step::input`](crate::Step::input)). Inputs are states, not
+//! events: all that the host has not confirmed goes out with every packet, so a lost packet costs nothing but a little time,
+//! and the guest's ticks run ahead of the session by what the way takes ([`Peer::lead`](crate::Peer::lead)).
+//!
+//! An input that has not come when its tick is run is not neutral: the last one is repeated, for
+//! [`limits::INPUT_REPEAT`](crate::netcore::limits::INPUT_REPEAT) at most; then it is absent, and [`Default`]. What comes later
+//! is counted and not used. What happens once, and must neither be lost nor repeated, is a [`Press`].
+
+mod buffer;
+mod exchange;
+mod own;
+
+pub(crate) use buffer::InputBuffer;
+pub(crate) use exchange::Inputs;
+
+use crate::layout::{Layout, LayoutError};
+use crate::replicate::{FieldError, Quantiser, Replicate, Restorer};
+use crate::schema::SchemaMistake;
+use hecs::Entity;
+use std::any::TypeId;
+use std::time::Duration;
+use tidelock_netcore::tick::Tick;
+
+/// A button as a field of an input: counts how often it was pressed, so that each press is told exactly once, whatever is lost
+/// on the way. Ask with [`Input::pressed`].
+///
+/// It counts modulo 256: of more presses than that between two inputs that arrive, 256 are lost. It starts at zero; a program
+/// that joins another session starts with a new input, or what it counted before is taken for presses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, tidelock_derive::Replicate)]
+pub struct Press(u8);
+
+impl Press {
+    /// The button goes down once more.
+    pub fn press(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+    }
+
+    /// Presses since `before`.
+    #[must_use]
+    pub fn since(self, before: Press) -> u8 {
+        self.0.wrapping_sub(before.0)
+    }
+}
+
+/// The input of one peer in one tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Input<I> {
+    /// What it is.
+    pub value: I,
+    /// The one that was folded in before it: of those that are somebody's own or had arrived, the last. [`Default`] if there is none.
+    /// While inputs are repeated it is what is repeated.
+    pub before: I,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+impl<I> Input<I> {
+    /// How often a button was pressed since the input before: each press counts exactly once, in the first tick with an input that
+    /// knows of it, and never in one whose input is repeated or absent.
+    pub fn pressed(&self, button: impl Fn(&I) -> Press) -> u8 {
+        match self.source {
+            Source::Own | Source::Arrived => button(&self.value).since(button(&self.before)),
+            Source::Repeated(_) | Source::Absent => 0,
+        }
+    }
+}
+
+/// Where an input comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It is this peer's own.
+    Own,
+    /// It came in time: it is what that peer had in that tick.
+    Arrived,
+    /// It did not come in time, and is the last one that did, so many ticks ago.
+    Repeated(u32),
+    /// Nothing came for longer than it is repeated, or ever: it is [`Default`].
+    Absent,
+}
+
+/// How a guest's inputs reach its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputReport {
+    /// The last tick that was run with an input that had arrived.
+    pub folded: Option<Tick>,
+    /// Ticks that were run without their input, since the first one arrived.
+    pub missed: u64,
+    /// Those of them for which the last one was repeated.
+    pub repeated: u64,
+    /// Inputs that came after their tick was run.
+    pub late: u64,
+    /// Inputs that came too early to be kept, or so late that nothing is known of their tick.
+    pub useless: u64,
+    /// By how many microseconds the latest of those that came last was early; below zero, late.
+    pub earliness: Option<i64>,
+}
+
+/// The schema's input.
+pub(crate) struct InputEntry {
+    pub(crate) name: String,
+    pub(crate) type_id: TypeId,
+    pub(crate) layout: Layout,
+    /// The words of [`Default`].
+    pub(crate) default: Vec<u32>,
+    /// Can the words be an input?
+    pub(crate) is_valid: fn(&[u32]) -> bool,
+}
+
+impl InputEntry {
+    pub(crate) fn new<I: Replicate + Default>(name: &str) -> Result<Self, SchemaMistake> {
+        let layout = |error: LayoutError| SchemaMistake::Layout { sort: "input", name: name.to_owned(), error };
+        let layout = Layout::of::<I>().map_err(layout)?;
+        if layout.has_entities() {
+            return Err(SchemaMistake::InputNamesEntity(name.to_owned()));
+        }
+        let mut default = vec![0; layout.words()];
+        let quantised = quantise(&I::default(), &mut default);
+        quantised.map_err(|error| SchemaMistake::InputDefault { name: name.to_owned(), error })?;
+        let is_valid = |words: &[u32]| restore::<I>(words).is_some();
+        Ok(Self { name: name.to_owned(), type_id: TypeId::of::<I>(), layout, default, is_valid })
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.layout.digest(&self.name)
+    }
+}
+
+/// The words of an input, which names no entities.
+fn quantise<I: Replicate>(input: &I, words: &mut [u32]) -> Result<(), FieldError> {
+    input.quantise(&mut Quantiser::new(words, &|_: Entity| None))
+}
+
+fn restore<I: Replicate>(words: &[u32]) -> Option<I> {
+    I::restore(&mut Restorer::new(words, &|_| None)).ok()
+}
+
+/// A time in ticks, rounded down.
+fn ticks_in(time: Duration, rate: u32) -> u64 {
+    (time.as_nanos() * u128::from(rate) / 1_000_000_000) as u64
+}
+
+/// When a tick is due, in nanoseconds of the session's time: the first moment that belongs to it.
+fn due_nanos(tick: Tick, rate: u32) -> i128 {
+    (i128::from(tick.0) * 1_000_000_000 + i128::from(rate) - 1) / i128::from(rate)
+}

@@ -1,0 +1,128 @@
+//! A peer's own input, and at a guest those that the host has not confirmed.
+
+use super::InputEntry;
+use std::collections::VecDeque;
+use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
+use tidelock_netcore::input::InputHead;
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
+
+/// What this peer does, and did.
+pub(crate) struct OwnInput {
+    /// What was set last.
+    pub(crate) latched: Vec<u32>,
+    /// That of the tick that is run, and of the one before.
+    pub(crate) value: Vec<u32>,
+    pub(crate) before: Vec<u32>,
+    log: VecDeque<Logged>,
+    /// The tick of the last in `log`.
+    newest: Tick,
+}
+
+/// The input of one tick, not confirmed yet.
+struct Logged {
+    words: Vec<u32>,
+    /// By how many nanoseconds the tick was run ahead of the session.
+    ahead: i64,
+}
+
+impl OwnInput {
+    pub(crate) fn new(default: &[u32]) -> Self {
+        let words = || default.to_vec();
+        Self { latched: words(), value: words(), before: words(), log: VecDeque::new(), newest: Tick::ZERO }
+    }
+
+    /// A tick is run.
+    pub(crate) fn fold(&mut self) {
+        std::mem::swap(&mut self.before, &mut self.value);
+        self.value.copy_from_slice(&self.latched);
+    }
+
+    /// Notes the input of the tick that is run, to be sent. Ticks that were skipped had none, and neither have those before them any
+    /// more that are not sent yet: a packet holds ticks in a row.
+    pub(crate) fn log(&mut self, tick: Tick, ahead: i64) {
+        if tick != self.newest.plus(1) {
+            self.log.clear();
+        }
+        let used = if self.log.len() == limits::INPUT_WINDOW { self.log.pop_front() } else { None };
+        let mut words = used.map(|logged| logged.words).unwrap_or_default();
+        words.clear();
+        words.extend_from_slice(&self.value);
+        self.log.push_back(Logged { words, ahead });
+        self.newest = tick;
+    }
+
+    /// The newest tick whose input was noted.
+    pub(crate) fn newest(&self) -> Tick {
+        self.newest
+    }
+
+    /// Is there nothing that the host has not confirmed?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// The host has all up to `tick`; says how far ahead that one was run, if it was not confirmed before.
+    pub(crate) fn confirm(&mut self, tick: Tick) -> Option<i64> {
+        let waiting = self.newest.since(tick) as usize;
+        let mut ahead = None;
+        while self.log.len() > waiting {
+            ahead = self.log.pop_front().map(|logged| logged.ahead);
+        }
+        ahead
+    }
+
+    /// Writes a packet of at most `limit` bits: all that is not confirmed, or the newer part of it.
+    pub(crate) fn write(&self, entry: &InputEntry, limit: usize, w: &mut BitWriter) {
+        let mut count = self.log.len();
+        loop {
+            w.clear();
+            self.write_newest(entry, count, w);
+            // one always fits: see `limits::COMPONENT_BITS`
+            if w.len() <= limit || count <= 1 {
+                return;
+            }
+            count /= 2;
+        }
+    }
+
+    fn write_newest(&self, entry: &InputEntry, count: usize, w: &mut BitWriter) {
+        let mut inputs = self.log.iter().skip(self.log.len() - count).map(|logged| &logged.words[..]);
+        let Some(mut before) = inputs.next() else { return };
+        InputHead { newest: self.newest, before: count as u64 - 1 }.write(w);
+        entry.layout.write(before, None, 0, w);
+        for input in inputs {
+            w.flag(input == before);
+            if input != before {
+                entry.layout.write(input, Some(before), 1, w);
+            }
+            before = input;
+        }
+    }
+}
+
+/// Reads the inputs of a packet after its head into `words`, the oldest first; the whole packet, or nothing of it is of use.
+pub(crate) fn read(entry: &InputEntry, head: InputHead, r: &mut BitReader<'_>, words: &mut Vec<u32>) -> Result<(), BitError> {
+    let stride = entry.layout.words();
+    words.clear();
+    words.resize(stride * (head.before as usize + 1), 0);
+    let (mut before, mut rest) = words.split_at_mut(stride);
+    entry.layout.read(None, 0, r, before)?;
+    let valid = |input: &[u32]| if (entry.is_valid)(input) { Ok(()) } else { Err(BitError::OutOfRange) };
+    valid(before)?;
+    for _ in 0..head.before {
+        let (input, after) = rest.split_at_mut(stride);
+        if r.flag()? {
+            input.copy_from_slice(before);
+        } else {
+            entry.layout.read(Some(before), 1, r, input)?;
+            valid(input)?;
+        }
+        (before, rest) = (input, after);
+    }
+    r.clone().finish()
+}
+
+#[cfg(test)]
+#[path = "own_tests.rs"]
+mod tests;

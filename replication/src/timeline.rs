@@ -1,0 +1,37 @@
+//! Where a peer is in the session's time.
+
+use std::time::Duration;
+use tidelock_netcore::tick::Tick;
+
+/// Where a peer is in the session's time.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    /// The program's time at the last call.
+    pub(crate) now: Duration,
+    /// The session's time at `now`; `None` before there is one.
+    pub(crate) session: Option<Duration>,
+    /// A host's own time when its session began.
+    pub(crate) began: Option<Duration>,
+    /// The last tick that was run, or skipped.
+    pub(crate) step: Tick,
+    /// The session's tick that what was captured then belongs to: the same, but for guests whose ticks run ahead.
+    pub(crate) tick: Tick,
+    /// The tick of the last step that was asked for: one before `step` when it was run again.
+    pub(crate) ran: Tick,
+    /// The tick that is due.
+    pub(crate) due: Tick,
+    pub(crate) last_send: Tick,
+    /// The tick of the last capture of the whole world.
+    pub(crate) captured: Tick,
+    /// The send ticks of the last two captures of the whole world.
+    pub(crate) captures: (Tick, Tick),
+    /// Ticks that a stall left out.
+    pub(crate) skipped: u64,
+}
+
+impl Timeline {
+    /// Before the tick after `start`.
+    pub(crate) fn begin(start: Tick) -> Self {
+        Self { step: start, ran: start, tick: start, due: start, last_send: start, captured: start, ..Self::default() }
+    }
+}
