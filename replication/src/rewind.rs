@@ -4,9 +4,10 @@
 //! So far only a peer alone can keep saves, and asks for it itself ([`Peer::keep_saves`]); policies that go back by themselves
 //! stand on this.
 
-use crate::entities::name_in;
+use crate::entities::{NO_ROW, name_in};
 use crate::error::UsageError;
 use crate::netid::NetId;
+use crate::news::News;
 use crate::peer::Peer;
 use crate::policy::{Facts, Share};
 use crate::rewind::digest::Reading;
@@ -186,9 +187,13 @@ impl Peer {
         let Some(mut saves) = self.saves.take() else { return };
         let Saves { limbo, graves, .. } = &mut *saves;
         limbo.confirm(world, tick, |net| {
-            if let Some(slot) = self.entities.slot_of(net) {
-                graves.extend(self.entities.get(slot).map(|r| Grave { net, entity: r.entity, tick }));
-                self.end_entity(slot);
+            let Some(slot) = self.entities.slot_of(net) else { return };
+            let Some(record) = self.entities.get(slot) else { return };
+            let (entity, was_told) = (record.entity, record.out_row != NO_ROW);
+            graves.push(Grave { net, entity, tick });
+            self.end_entity(slot);
+            if was_told && self.config.local_news {
+                self.news.push(News::Despawned { entity, net });
             }
         });
         self.saves = Some(saves);

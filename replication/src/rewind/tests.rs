@@ -214,14 +214,40 @@ fn a_death_is_final_when_it_is_confirmed_or_too_old_to_be_taken_back() {
         if confirm {
             scene.peer.confirm(&mut scene.world, tick);
         } else {
-            (0..5).for_each(|_| {
+            for _ in 0..5 {
                 scene.step(|_, _| {});
-            });
+            }
         }
         assert!(!scene.world.contains(units[0]));
         assert_eq!(scene.peer.saves.as_ref().unwrap().limbo.len(), 0);
         assert_eq!(scene.peer.entities.slot_of(NetId(1)), None);
     }
+}
+
+#[test]
+fn a_death_is_told_and_published_when_it_is_certain() {
+    let config = Config { local_news: true, ..Config::default() };
+    let (mut peer, mut world) = (Peer::alone(schema(), config).unwrap(), World::new());
+    peer.keep_saves(&mut world, 3).unwrap();
+    let unit = peer.spawn(&mut world, Unit, (Stunned(1),)).unwrap();
+    let mut told = Vec::new();
+    for frame in 0..12u32 {
+        let now = (peer.tick_length() + std::time::Duration::from_nanos(1)) * frame;
+        peer.receive(now, &mut world).unwrap();
+        while let Some(mut step) = peer.next_step(&mut world) {
+            if step.tick() == Tick(4) {
+                step.despawn(&mut world, unit).unwrap();
+            }
+        }
+        peer.send(now, &mut world).unwrap();
+        while let Some(news) = peer.poll_news() {
+            if let News::Despawned { entity, .. } = news {
+                told.push((peer.tick(), entity));
+            }
+        }
+    }
+    // the saves of tick 8 and of the three before it cannot bring it back
+    assert_eq!(told, [(Tick(8), unit)]);
 }
 
 #[test]
