@@ -57,7 +57,7 @@ pub struct Peer {
     pub(crate) picks: PickScratch,
     pub(crate) draft: Draft,
     /// Links by baseline, while packets are sent.
-    pub(crate) order: Vec<(Tick, u32)>,
+    pub(crate) order: Vec<(Tick, u64, u32)>,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) pace: Pace,

@@ -344,12 +344,15 @@ impl Peer {
         self.cache.clear();
         self.values.clear();
         let mut used = false;
-        // peers of one baseline are served one after the other: what is encoded for one is at hand for the next
+        // peers of one baseline are served one after the other, and among them neighbours: what is encoded for one is at hand for
+        // the next
         let mut order = std::mem::take(&mut self.order);
         order.clear();
-        order.extend(self.links.iter().enumerate().map(|(i, link)| (link.subscriber.base(), i as u32)));
+        let cell = self.audience.as_ref().map_or(1.0, |a| a.scope.cell);
+        let place = |link: &Link| link.viewer.as_ref().map_or(0, |viewer| viewer.neighbourhood(cell));
+        order.extend(self.links.iter().enumerate().map(|(i, link)| (link.subscriber.base(), place(link), i as u32)));
         order.sort_unstable();
-        for index in order.iter().map(|o| o.1 as usize) {
+        for index in order.iter().map(|o| o.2 as usize) {
             let now = self.time.now;
             let link = &mut self.links[index];
             let facts = transport.facts(link.id);
@@ -367,8 +370,10 @@ impl Peer {
             let settled = !self.publisher.is_used() && !self.capture.has_fresh();
             let known = sending != Sending::Leftovers || settled;
             if link.subscriber.is_pending() && known {
-                used |= sending == Sending::Scheduled && link.subscriber.holds_back(self.publisher.history.now());
-                used |= self.send_state(index, &mut *transport);
+                used = self.send_state(index, &mut *transport) || used;
+                // a turn counts sends: while somebody waits for one, ticks of sending pass
+                let waits = || self.links[index].subscriber.holds_back(self.publisher.history.now());
+                used = used || sending == Sending::Scheduled && waits();
             }
             let link = &mut self.links[index];
             let mark = if host { HOST_MARK } else { GUEST_MARK };
@@ -471,7 +476,8 @@ impl Peer {
             return;
         }
         let stamp = link.next_stamp(clock, now);
-        let header = link.header(tick, known, send_tick, None, stamp);
+        let mut header = link.header(tick, known, send_tick, None, stamp);
+        header.complete = link.complete(known, send_tick);
         let Draft { packet, bytes, .. } = &mut self.draft;
         packet.clear();
         header.write(PacketKind::State, Some(link.incoming.received()), packet);
@@ -541,13 +547,14 @@ enum Told {
 }
 
 impl Link {
+    /// But for what is complete, which depends on what the packet takes along.
     fn header(&self, tick: Tick, known: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
         Header {
             number: self.subscriber.next_number(),
             send_tick,
             tick,
             base,
-            complete: self.complete(known, send_tick),
+            complete: known,
             floor: self.subscriber.floor(),
             ack: None,
             stamp,

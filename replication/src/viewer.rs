@@ -124,6 +124,16 @@ impl Viewer {
         self.stale |= join(&mut self.who.rooms, room);
     }
 
+    /// A number that is close for viewers that are close: the bits of the cell that it looks from, one axis beside the other
+    /// (Morton order). Cells beyond 2^21 of them away count as the last ones.
+    pub(crate) fn neighbourhood(&self, cell: f32) -> u64 {
+        const BITS: u32 = 21;
+        let Some(eye) = self.eye else { return 0 };
+        let axes = eye.map(|x| ((x / cell) as i64 + (1 << (BITS - 1))).clamp(0, (1 << BITS) - 1) as u64);
+        (0..BITS)
+            .fold(0, |code, bit| code | axes.iter().enumerate().fold(0, |c, (i, x)| c | (x >> bit & 1) << (bit * 3 + i as u32)))
+    }
+
     pub(crate) fn is_in(&self, room: Room) -> bool {
         self.who.rooms.iter().any(|r| r.0 == room)
     }
