@@ -134,6 +134,8 @@ impl Stadium {
         // the nearest are within a circle of about this radius; a third of it is a good cell
         let cell = (setup.tier.rows as f32 * walkers::ROOM / std::f32::consts::PI).sqrt() / 3.0;
         let relevance = Relevance::nearest(setup.tier.rows).place::<Place>(|p| [p.x, p.y, 0.0]).cell(cell);
+        // who walks gets half a metre on in half a second; whoever moves faster is looked after sooner
+        let relevance = relevance.refresh(RATE / 2);
         host.set_relevance(relevance).expect("nobody is in yet");
         let mut stadium = Self {
             host,
