@@ -28,7 +28,7 @@ impl Peer {
         let mut touched = std::mem::take(&mut self.apply.touched);
         touched.clear();
         self.links[0].incoming.take_touched(&mut touched);
-        self.apply.forget_agreed(self.links[0].incoming.mirror.now());
+        self.apply.forget_old(self.links[0].incoming.mirror.now());
         for row in &touched {
             self.apply_end(world, *row);
         }
@@ -78,9 +78,11 @@ impl Peer {
         if presence.life == Life::Alive {
             return;
         }
+        let ended = incoming.mirror.newest_change(0, touched.row).unwrap_or(incoming.mirror.now());
         incoming.unbind(touched.row);
         self.apply.wait_no_more(touched.row as u32);
         let for_good = presence.life == Life::Dead;
+        self.apply.note_gone(presence.net, ended);
         let Some(slot) = self.entities.slot_of(presence.net) else {
             if for_good {
                 self.let_go(world, presence.net);
@@ -203,6 +205,11 @@ impl Peer {
             }
             return;
         }
+        // what is hidden and was shown twice before has two rows: the end of the younger one ends both
+        let began = incoming.mirror.newest_change(0, row);
+        if self.apply.gone_at(presence.net).is_some_and(|gone| began.is_none_or(|began| began <= gone)) {
+            return;
+        }
         if presence.net == NetId(0) || presence.kind >= self.schema.kinds.len() || self.apply.forsaken.contains(&presence.net) {
             return;
         }
@@ -224,10 +231,15 @@ impl Peer {
 
     fn missing_parent(&self, row: usize, presence: &Presence) -> Option<NetId> {
         let mirror = &self.links[0].incoming.mirror;
+        // an owner is shown what it owns whatever becomes of the parent, and is not told of that component again
+        let owns = presence.owners.iter().any(|owner| owner.peer == self.local);
+        let is_missing = |net: &NetId| {
+            *net != NetId(0) && self.entities.slot_of(*net).is_none() && !(owns && self.apply.gone_at(*net).is_some())
+        };
         bits(presence.components << 1).find_map(|c| {
             let entry = self.schema.component(c as usize);
             let parent = entry.parent.then(|| entry.column.layout().entities(mirror.value(c as usize, row)).next()).flatten();
-            parent.filter(|net| *net != NetId(0) && self.entities.slot_of(*net).is_none())
+            parent.filter(is_missing)
         })
     }
 

@@ -20,7 +20,9 @@ pub(crate) struct Buffers {
     waits: FxHashMap<u32, (NetId, NetId)>,
     /// Entities that wait, and for which parent.
     parent_of: FxHashMap<NetId, NetId>,
-    /// Entities that came and that rows wait for.
+    /// Entities that ended or went out of sight, and in which send, as long as packets from before may come.
+    gone: FxHashMap<NetId, Tick>,
+    /// Entities that came and that rows wait for, or that are gone.
     pub(crate) woken: Vec<NetId>,
     /// Components that name an entity that is not here: (whose, which), each with its words.
     pub(crate) withheld: FxHashMap<(NetId, usize), Vec<u32>>,
@@ -64,8 +66,14 @@ impl Buffers {
         }
     }
 
+    /// Forgets what no packet can speak of any more.
+    pub(crate) fn forget_old(&mut self, now: Tick) {
+        self.gone.retain(|_, gone| now.since(*gone) < limits::RING as u64);
+        self.forget_agreed(now);
+    }
+
     /// Forgets own despawns that no packet can speak of any more.
-    pub(crate) fn forget_agreed(&mut self, now: Tick) {
+    fn forget_agreed(&mut self, now: Tick) {
         while let Some((at, net)) = self.agreed.front().copied()
             && now.since(at) >= limits::RING as u64
         {
@@ -100,9 +108,24 @@ impl Buffers {
         self.despawned.remove(&net);
     }
 
+    /// An entity has ended, or went out of sight, in the send `at`: who owns what waits for it as a parent waits no more.
+    pub(crate) fn note_gone(&mut self, net: NetId, at: Tick) {
+        let gone = self.gone.entry(net).or_insert(at);
+        *gone = at.max(*gone);
+        if self.waiting_for.contains_key(&net) {
+            self.woken.push(net);
+        }
+    }
+
+    /// When it ended or went out of sight last, if it is not back, and packets from before may still come.
+    pub(crate) fn gone_at(&self, net: NetId) -> Option<Tick> {
+        self.gone.get(&net).copied()
+    }
+
     /// An entity came: something may be resolved.
     pub(crate) fn arrived(&mut self, net: NetId) {
         self.arrived = true;
+        self.gone.remove(&net);
         if self.waiting_for.contains_key(&net) {
             self.woken.push(net);
         }

@@ -126,7 +126,13 @@ fn assert_permitted(table: &mut Table, rooms: &Rooms, everything: bool) {
         let may = permitted(rooms, peer, world, guest);
         let flies: BTreeSet<NetId> = world.query::<(&Networked, &Banner)>().iter().map(|(n, _)| n.id()).collect();
         let Seat { peer, world, .. } = table.seat(seat);
-        assert_eq!(peer.waiting_references(), 0, "SEED={seed} seat {seat}");
+        // what it was granted with a name that it may not know any more waits until that is back, or the guest writes another
+        let all: Vec<Entity> = world.query::<(Entity, &Networked)>().iter().map(|e| e.0).collect();
+        let lacks = |e: &&Entity| {
+            let link = world.get::<&Link>(**e).is_err() && peer.has_authority::<Link>(world, **e);
+            link || world.get::<&ChildOf>(**e).is_err() && peer.has_authority::<ChildOf>(world, **e)
+        };
+        assert!(peer.waiting_references() <= all.iter().filter(lacks).count(), "SEED={seed} seat {seat}");
         let has: BTreeSet<NetId> = world.query::<&Networked>().iter().map(|n| n.id()).collect();
         let extra: Vec<_> = has.difference(&may.entities).filter(|net| !may.unsure.contains(net)).collect();
         assert!(extra.is_empty(), "SEED={seed} seat {seat}: has {extra:?} and must not");
@@ -189,7 +195,8 @@ fn play(seed: u64) {
 
 #[test]
 fn whoever_sees_a_part_ends_equal_with_that_part() {
-    for seed in seeds(30) {
+    // the last ones had found: an owner that waited for a hidden parent, and a copy that came back from an earlier showing
+    for seed in seeds(30).chain([508, 584, 664]) {
         play(seed);
     }
 }
