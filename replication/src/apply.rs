@@ -12,6 +12,7 @@ use crate::presence::{Life, Presence};
 use crate::replicate::RestoreError;
 use hecs::World;
 use smallvec::SmallVec;
+use tidelock_netcore::tick::Tick;
 
 impl Peer {
     /// Components that name an entity which is not here (yet), and are withheld until it is: how many.
@@ -78,12 +79,14 @@ impl Peer {
         if presence.life == Life::Alive {
             return;
         }
-        let ended = incoming.mirror.newest_change(0, touched.row).unwrap_or(incoming.mirror.now());
+        let now = incoming.mirror.now();
         incoming.unbind(touched.row);
         self.apply.wait_no_more(touched.row as u32);
         let for_good = presence.life == Life::Dead;
-        self.apply.note_gone(presence.net, ended);
-        let Some(slot) = self.entities.slot_of(presence.net) else {
+        let slot = self.entities.slot_of(presence.net);
+        let began = slot.and_then(|slot| self.entities.get(slot)).map_or(Tick::ZERO, |record| record.began);
+        self.apply.note_gone(presence.net, began, now);
+        let Some(slot) = slot else {
             if for_good {
                 self.let_go(world, presence.net);
                 self.links[0].counters.unknown_despawns += 1;
@@ -201,13 +204,14 @@ impl Peer {
             let other = record.in_row(PeerId::HOST).filter(|other| *other != row);
             if other.is_none_or(|other| began(row) > began(other)) {
                 record.set_in_row(PeerId::HOST, row);
+                record.began = began(row).unwrap_or(record.began);
                 self.apply.takeovers.extend(other.map(|_| row));
             }
             return;
         }
-        // what is hidden and was shown twice before has two rows: the end of the younger one ends both
-        let began = incoming.mirror.newest_change(0, row);
-        if self.apply.gone_at(presence.net).is_some_and(|gone| began.is_none_or(|began| began <= gone)) {
+        // what went out of sight in one row may still be there in an older one, whose end has not come yet
+        let began = incoming.mirror.newest_change(0, row).unwrap_or_default();
+        if self.apply.gone_from(presence.net).is_some_and(|last| began < last) {
             return;
         }
         if presence.net == NetId(0) || presence.kind >= self.schema.kinds.len() || self.apply.forsaken.contains(&presence.net) {
@@ -234,7 +238,7 @@ impl Peer {
         // an owner is shown what it owns whatever becomes of the parent, and is not told of that component again
         let owns = presence.owners.iter().any(|owner| owner.peer == self.local);
         let is_missing = |net: &NetId| {
-            *net != NetId(0) && self.entities.slot_of(*net).is_none() && !(owns && self.apply.gone_at(*net).is_some())
+            *net != NetId(0) && self.entities.slot_of(*net).is_none() && !(owns && self.apply.gone_from(*net).is_some())
         };
         bits(presence.components << 1).find_map(|c| {
             let entry = self.schema.component(c as usize);
@@ -251,6 +255,7 @@ impl Peer {
             record.owners = presence.owners;
             record.cut = presence.cut;
             record.set_in_row(PeerId::HOST, row);
+            record.began = self.links[0].incoming.mirror.newest_change(0, row).unwrap_or_default();
         }
         for c in bits(presence.components << 1) {
             let c = c as usize;

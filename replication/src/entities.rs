@@ -56,6 +56,8 @@ pub(crate) struct Record {
     pub(crate) key: u64,
     /// The game was told of it.
     pub(crate) shown: bool,
+    /// Guest: the host's send whose presence showed it in the row that it is in.
+    pub(crate) began: Tick,
     /// Host: the guest that spawned it. Set by [`Entities::set_spawner`].
     spawner: PeerId,
     /// Host: who owned it, or a part of it, under an earlier epoch.
@@ -113,6 +115,7 @@ impl Entities {
             born: Tick::ZERO,
             key: 0,
             shown: false,
+            began: Tick::ZERO,
             spawner: PeerId::NOBODY,
             former: SmallVec::new(),
         });

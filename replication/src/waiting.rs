@@ -20,8 +20,9 @@ pub(crate) struct Buffers {
     waits: FxHashMap<u32, (NetId, NetId)>,
     /// Entities that wait, and for which parent.
     parent_of: FxHashMap<NetId, NetId>,
-    /// Entities that ended or went out of sight, and in which send, as long as packets from before may come.
-    gone: FxHashMap<NetId, Tick>,
+    /// Entities that ended or went out of sight, as long as packets from before may come: the send whose presence had shown it last,
+    /// and the newest one by then.
+    gone: FxHashMap<NetId, (Tick, Tick)>,
     /// Entities that came and that rows wait for, or that are gone.
     pub(crate) woken: Vec<NetId>,
     /// Components that name an entity that is not here: (whose, which), each with its words.
@@ -68,7 +69,7 @@ impl Buffers {
 
     /// Forgets what no packet can speak of any more.
     pub(crate) fn forget_old(&mut self, now: Tick) {
-        self.gone.retain(|_, gone| now.since(*gone) < limits::RING as u64);
+        self.gone.retain(|_, gone| now.since(gone.1) < limits::RING as u64);
         self.forget_agreed(now);
     }
 
@@ -108,18 +109,20 @@ impl Buffers {
         self.despawned.remove(&net);
     }
 
-    /// An entity has ended, or went out of sight, in the send `at`: who owns what waits for it as a parent waits no more.
-    pub(crate) fn note_gone(&mut self, net: NetId, at: Tick) {
-        let gone = self.gone.entry(net).or_insert(at);
-        *gone = at.max(*gone);
+    /// An entity has ended, or went out of sight: who owns what waits for it as a parent waits no more. `began`: the send whose
+    /// presence had shown it last; `now`: the newest send.
+    pub(crate) fn note_gone(&mut self, net: NetId, began: Tick, now: Tick) {
+        let gone = self.gone.entry(net).or_default();
+        *gone = (began.max(gone.0), now);
         if self.waiting_for.contains_key(&net) {
             self.woken.push(net);
         }
     }
 
-    /// When it ended or went out of sight last, if it is not back, and packets from before may still come.
-    pub(crate) fn gone_at(&self, net: NetId) -> Option<Tick> {
-        self.gone.get(&net).copied()
+    /// If it is known to have ended or gone out of sight, and not to be back, and packets from before may still come: the send whose
+    /// presence had shown it last.
+    pub(crate) fn gone_from(&self, net: NetId) -> Option<Tick> {
+        self.gone.get(&net).map(|gone| gone.0)
     }
 
     /// An entity came: something may be resolved.
