@@ -532,7 +532,8 @@ impl Subscriber {
     /// Has presence changed since the peer was first told of the ghost, and is that unconfirmed?
     pub(crate) fn is_reintroduced(&self, index: usize, publisher: &Publisher) -> bool {
         let Some(view) = &self.view else { return true };
-        if self.stale(0, index / BLOCK) >> (index % BLOCK) & 1 != 0 && self.as_of[index] != Tick::ZERO {
+        // the base has passed the first telling, and presence is not what the peer holds: a loss, or a change since
+        if self.stale(0, index / BLOCK) >> (index % BLOCK) & 1 != 0 && self.base > view.ghost(index).bound {
             return true;
         }
         let (first, now) = (view.ghost(index).bound.max(self.base), publisher.history.now());

@@ -195,8 +195,9 @@ fn play(seed: u64) {
 
 #[test]
 fn whoever_sees_a_part_ends_equal_with_that_part() {
-    // the last ones had found: an owner that waited for a hidden parent, and a copy that came back from an earlier showing
-    for seed in seeds(30).chain([508, 584, 664]) {
+    // the last ones had found: an owner that waited for a hidden parent, a copy that came back from an earlier showing, and a value
+    // that came to who had lost authority before word of that
+    for seed in seeds(30).chain([508, 584, 664, 760]) {
         play(seed);
     }
 }
