@@ -254,6 +254,7 @@ fn receipts_and_sums() {
     let sent = host.peer.stats(GUEST).unwrap().sent;
     let body = (values + traffic.heads) / 8;
     assert!(body > sent.state_bytes / 4 && body < sent.state_bytes, "{body} of {}", sent.state_bytes);
+    assert_eq!(size_of::<tidelock::Receipt>(), 40, "what `keep_receipts` says that one takes");
     host.peer.keep_receipts(0);
     assert_eq!(host.peer.receipts().count(), 0);
 }
