@@ -13,6 +13,16 @@ use tidelock_netcore::tick::Tick;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind;
 
+/// How often frames are repeated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) now: Duration,
+    /// A round trip: what is not confirmed after it counts as lost.
+    pub(crate) trip: Duration,
+    /// So often at most within it.
+    pub(crate) repeats: u32,
+}
+
 /// A frame that was sent and is not confirmed.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
@@ -83,16 +93,14 @@ impl FrameFeed {
         Ok(())
     }
 
-    /// Writes the next packet of at most `limit` bits, if one is due; `false` if none is. `trip`: a round trip, after which what is
-    /// not confirmed counts as lost.
+    /// Writes the next packet of at most `limit` bits, if one is due; `false` if none is.
     ///
     /// # Errors
     /// [`Behind`].
     pub(crate) fn write(
         &mut self,
         sealer: &Sealer,
-        now: Duration,
-        trip: Duration,
+        pace: Pace,
         limit: usize,
         w: &mut BitWriter,
     ) -> Result<bool, Behind> {
@@ -102,26 +110,26 @@ impl FrameFeed {
         if sealer.oldest().is_none_or(|oldest| oldest > self.next) {
             return Err(Behind);
         }
-        let Some(start) = self.start(newest, now, trip) else { return Ok(false) };
+        let Some(start) = self.start(newest, pace) else { return Ok(false) };
         let count = self.count(sealer, start, newest, limit);
         if count == 0 {
             return Ok(false);
         }
         FramesHead { first: start, count }.write(w);
         Self::write_frames(sealer, start, count, w);
-        self.note_sent(start, count, now, trip);
+        self.note_sent(start, count, pace);
         Ok(true)
     }
 
     /// The first frame that is worth a packet now: none if nothing is new and nothing counts as lost.
-    fn start(&self, newest: Tick, now: Duration, trip: Duration) -> Option<Tick> {
+    fn start(&self, newest: Tick, pace: Pace) -> Option<Tick> {
         let unsent = self.next.plus(self.flights.len() as u64) <= newest;
-        let lost = |f: &Flight| now >= f.since + trip;
+        let lost = |f: &Flight| pace.now >= f.since + pace.trip;
         if !unsent && !self.flights.front().is_some_and(lost) {
             return None;
         }
         // one that is worth being repeated takes all that follow along: differences make sense in a row only
-        let worth = |f: &Flight| f.sent <= limits::FRAME_REPEATS || lost(f);
+        let worth = |f: &Flight| f.sent <= pace.repeats || lost(f);
         let skipped = self.flights.iter().position(worth).unwrap_or(self.flights.len());
         Some(self.next.plus(skipped as u64))
     }
@@ -167,13 +175,13 @@ impl FrameFeed {
         }
     }
 
-    fn note_sent(&mut self, start: Tick, count: u64, now: Duration, trip: Duration) {
+    fn note_sent(&mut self, start: Tick, count: u64, pace: Pace) {
         let skipped = start.since(self.next) as usize;
         for i in skipped..skipped + count as usize {
             match self.flights.get_mut(i) {
-                Some(flight) if now < flight.since + trip => flight.sent += 1,
-                Some(flight) => *flight = Flight { sent: 1, since: now },
-                None => self.flights.push_back(Flight { sent: 1, since: now }),
+                Some(flight) if pace.now < flight.since + pace.trip => flight.sent += 1,
+                Some(flight) => *flight = Flight { sent: 1, since: pace.now },
+                None => self.flights.push_back(Flight { sent: 1, since: pace.now }),
             }
         }
     }
