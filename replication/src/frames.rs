@@ -80,7 +80,9 @@ impl Frames {
             return Err(UsageError::Config("guests must be below 256 where a schema has computed kinds or orders"));
         }
         if host && Frame::worst_state_bits(seats, schema.input.as_ref()) > FIRST_BYTES * 8 {
-            return Err(UsageError::Config("the inputs of so many guests do not fit a message; lower guests, or the input's size"));
+            return Err(UsageError::Config(
+                "the inputs of so many guests do not fit a message; lower guests, or the input's size",
+            ));
         }
         let side = if host { Side::Host(Sealer::new(seats)) } else { Side::Guest(Taking::default()) };
         Ok(Some(Box::new(Self { side })))
@@ -103,6 +105,7 @@ impl Frames {
     }
 
     /// No step needs frames before `tick` any more. From the first call on, a guest keeps all others.
+    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn drop_before(&mut self, tick: Tick) {
         if let Side::Guest(taking) = &mut self.side {
             taking.is_kept = true;

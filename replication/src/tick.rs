@@ -181,7 +181,8 @@ impl Peer {
             }
             Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
             Ok(kind @ (PacketKind::Input | PacketKind::Frames)) => {
-                let taken = if kind == PacketKind::Input { self.take_inputs(index, &mut r) } else { self.take_frames(index, &mut r) };
+                let taken =
+                    if kind == PacketKind::Input { self.take_inputs(index, &mut r) } else { self.take_frames(index, &mut r) };
                 let Err(error) = taken else { return };
                 Err(error)
             }

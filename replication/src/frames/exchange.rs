@@ -1,10 +1,10 @@
 //! Frames between peers: sealing at the host, packets down and confirmations up, and what a game sees of seats.
 
+use super::Side;
 use super::feed::{Behind, FrameFeed, Pace};
 use super::frame::{Origin, Seat};
 use super::intake::Taken;
 use super::sealer::Present;
-use super::Side;
 use crate::error::UsageError;
 use crate::input::Source;
 use crate::link::Link;

@@ -102,13 +102,7 @@ impl FrameFeed {
     ///
     /// # Errors
     /// [`Behind`].
-    pub(crate) fn write(
-        &mut self,
-        sealer: &Sealer,
-        pace: Pace,
-        limit: usize,
-        w: &mut BitWriter,
-    ) -> Result<bool, Behind> {
+    pub(crate) fn write(&mut self, sealer: &Sealer, pace: Pace, limit: usize, w: &mut BitWriter) -> Result<bool, Behind> {
         w.clear();
         self.need = 0;
         let Some(newest) = sealer.newest().filter(|newest| self.begun && *newest >= self.next) else { return Ok(false) };

@@ -205,9 +205,10 @@ impl Frame {
     /// Orders with their peer and their words, in the order in which they take effect.
     pub(crate) fn orders(&self) -> impl Iterator<Item = (PeerId, &SealedOrder, &[u32])> {
         let ends = self.orders.iter().skip(1).map(|o| o.at as usize).chain([self.order_words.len()]);
-        self.orders.iter().zip(ends).map(|(order, end)| {
-            (self.seats[usize::from(order.seat)].peer, order, &self.order_words[order.at as usize..end])
-        })
+        self.orders
+            .iter()
+            .zip(ends)
+            .map(|(order, end)| (self.seats[usize::from(order.seat)].peer, order, &self.order_words[order.at as usize..end]))
     }
 
     /// Who plays in a peer's seat; `None` if it has none.
@@ -217,6 +218,7 @@ impl Frame {
     }
 
     /// What counts as a peer's input in this tick; `None` if it has no seat, or its input is absent.
+    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn input_words(&self, peer: PeerId) -> Option<&[u32]> {
         let at = self.find(peer).ok()?;
         (self.seats[at].origin != Origin::Absent).then(|| self.last(at))
@@ -229,15 +231,14 @@ impl Frame {
         let state = &self.seats[at];
         let (value, before) = (of(self.last(at)), of(self.before(at)));
         Some(match state.origin {
-            Origin::Arrived => {
-                Input { value, before, source: if peer == local { Source::Own } else { Source::Arrived } }
-            }
+            Origin::Arrived => Input { value, before, source: if peer == local { Source::Own } else { Source::Arrived } },
             Origin::Repeated => Input { value, before, source: Source::Repeated(state.age) },
             Origin::Absent => Input { value: I::default(), before, source: Source::Absent },
         })
     }
 
     /// Steps of lockstep in this tick.
+    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn steps(&self) -> u8 {
         self.run.unwrap_or(0)
     }

@@ -217,8 +217,14 @@ impl Step<'_> {
         let index = at.order_index::<O>()? as u8;
         let frame = at.frames.as_ref().and_then(|frames| frames.sealed(self.tick()));
         let resolve = |net| at.entity_of(net).filter(|entity: &Entity| world.contains(*entity));
-        Ok(frame.into_iter().flat_map(|frame| frame.orders()).filter(move |(_, o, _)| o.entry == index).filter_map(
-            move |(peer, _, words)| Some((peer, O::restore(&mut Restorer::new(words, &resolve)).ok()?)),
-        ))
+        Ok(frame
+            .into_iter()
+            .flat_map(|frame| frame.orders())
+            .filter(move |(_, o, _)| o.entry == index)
+            .filter_map(move |(peer, _, words)| Some((peer, O::restore(&mut Restorer::new(words, &resolve)).ok()?))))
     }
 }
+
+#[cfg(test)]
+#[path = "orders_tests.rs"]
+mod tests;

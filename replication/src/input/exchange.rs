@@ -7,6 +7,7 @@ use crate::error::UsageError;
 use crate::outgoing::Draft;
 use crate::peer::{Peer, Role};
 use crate::peer_id::PeerId;
+use crate::policy::Timeline;
 use crate::present::session_ticks;
 use crate::replicate::Replicate;
 use crate::schema::Inner;
@@ -233,7 +234,8 @@ impl Peer {
 
     fn send_up(&mut self, transport: &mut dyn Transport) {
         let interval = self.tick_length() * self.config.send_every;
-        let due = |inputs: &Inputs| self.time.step.since(inputs.sent) >= u64::from(self.config.send_every) && !inputs.own.is_empty();
+        let due =
+            |inputs: &Inputs| self.time.step.since(inputs.sent) >= u64::from(self.config.send_every) && !inputs.own.is_empty();
         let due = self.inputs.as_deref().is_some_and(due);
         let frames = self.confirmation(due);
         if !due && frames.is_none() {
@@ -297,7 +299,9 @@ impl Inputs {
 }
 
 impl Step<'_> {
-    /// What a peer does in this tick: this peer's own, or at the host that of any guest, as it came, was repeated, or is absent.
+    /// What a peer does in this tick: this peer's own, or at the host that of any guest, as it came, was repeated, or is absent. In a
+    /// step of a timeline that every peer computes, that of any peer that has a seat, as the host has sealed it: the same everywhere, but for
+    /// [`Source::Own`], which others know as [`Source::Arrived`].
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`] if the schema's input is not of this type, [`UsageError::NoSuchPeer`],
@@ -306,6 +310,10 @@ impl Step<'_> {
         let of = |words: &[u32]| restore::<I>(words).unwrap_or_default();
         let at = self.at_peer();
         at.is_input::<I>()?;
+        let frame = at.frames.as_ref().filter(|_| self.timeline() != Timeline::Session);
+        if let Some(frame) = frame.and_then(|frames| frames.sealed(self.tick())) {
+            return frame.input(peer, at.local).ok_or(UsageError::NoSuchPeer);
+        }
         if peer == at.local {
             let own = at.inputs.as_ref().map(|inputs| &inputs.own).ok_or(UsageError::NoSuchPeer)?;
             let (value, before) = own.at(self.tick());
