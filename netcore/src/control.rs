@@ -258,7 +258,7 @@ fn count_that_fit(names: impl Iterator<Item = usize>) -> usize {
 }
 
 const FORMAT: u8 = 1;
-const SCHEMA_ENTRIES: usize = limits::COMPONENTS + limits::KINDS + limits::MESSAGES + limits::INPUTS;
+const SCHEMA_ENTRIES: usize = limits::COMPONENTS + limits::KINDS + limits::MESSAGES + limits::INPUTS + limits::ORDERS;
 /// More than all fields of a `Hello` or `Welcome` outside its list can need.
 const HEAD_BYTES: usize = 512;
 /// More than a number of 64 bits, the length of a name and bitcode's marks can need.

@@ -1,14 +1,15 @@
-//! Heads of input packets: a guest's inputs on their way up, and what its host says about them on the way down.
+//! Heads of input packets: a guest's inputs and its confirmation of frames on their way up, and what its host says about inputs on
+//! the way down.
 //!
 //! ```text
 //! up    bits  field
-//!          2  kind: 3
-//!         16  newest tick, low bits
-//!          6  how many ticks before it are in the packet
+//!          3  kind: 3, then 0
+//!     1 (+16)  1 and the newest frame up to which it has them all, low bits; 0: it has none, or nothing new
+//!     1 (+22)  1 and inputs: the newest tick, low 16 bits; 6 bits: how many ticks before it are in the packet; 0: no inputs
 //!             then their inputs, the oldest first, each but the first after a bit: 1 = the same as the one before
 //!
 //! down  bits  field
-//!          2  kind: 3
+//!          3  kind: 3, then 0
 //!         16  newest tick that has arrived, low bits
 //!    1 (+EG)  1 and the least earliness since the last feedback, zigzag, Exp-Golomb 5, in units of 250 µs; 0: nothing has come
 //!         16  ticks that were run without their input, low bits of a count
@@ -29,19 +30,13 @@ pub struct InputHead {
 }
 
 impl InputHead {
-    /// Writes it, the kind first.
-    pub fn write(self, w: &mut BitWriter) {
+    fn write(self, w: &mut BitWriter) {
         debug_assert!(self.before < limits::INPUT_WINDOW as u64 && self.before < self.newest.0);
-        PacketKind::Input.write(w);
         w.put(u64::from(self.newest.narrow()), 16);
         w.put(self.before, COUNT_BITS);
     }
 
-    /// Reads it, after the kind. `near`: the session's tick now.
-    ///
-    /// # Errors
-    /// [`BitError`] if it ends early, or speaks of ticks before the first.
-    pub fn read(r: &mut BitReader<'_>, near: Tick) -> Result<Self, BitError> {
+    fn read(r: &mut BitReader<'_>, near: Tick) -> Result<Self, BitError> {
         let newest = near.widen(r.get(16)? as u16);
         let before = r.get(COUNT_BITS)?;
         if before >= newest.0 {
@@ -54,6 +49,43 @@ impl InputHead {
     #[must_use]
     pub fn oldest(self) -> Tick {
         self.newest.minus(self.before)
+    }
+}
+
+/// What a guest's packet holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpHead {
+    /// The newest frame up to which the guest has all that it is to get.
+    pub frames: Option<Tick>,
+    /// Which inputs follow, if any.
+    pub inputs: Option<InputHead>,
+}
+
+impl UpHead {
+    /// Writes it, the kind first.
+    pub fn write(self, w: &mut BitWriter) {
+        PacketKind::Input.write(w);
+        w.flag(self.frames.is_some());
+        if let Some(tick) = self.frames {
+            w.put(u64::from(tick.narrow()), 16);
+        }
+        w.flag(self.inputs.is_some());
+        if let Some(inputs) = self.inputs {
+            inputs.write(w);
+        }
+    }
+
+    /// Reads it, after the kind. `near`: the session's tick now.
+    ///
+    /// # Errors
+    /// [`BitError`] if it ends early, says nothing at all, or speaks of ticks before the first.
+    pub fn read(r: &mut BitReader<'_>, near: Tick) -> Result<Self, BitError> {
+        let frames = if r.flag()? { Some(near.widen(r.get(16)? as u16)) } else { None };
+        let inputs = if r.flag()? { Some(InputHead::read(r, near)?) } else { None };
+        if frames.is_none() && inputs.is_none() {
+            return Err(BitError::OutOfRange);
+        }
+        Ok(Self { frames, inputs })
     }
 }
 
@@ -110,30 +142,39 @@ mod tests {
     #[test]
     fn the_bytes() {
         let mut w = BitWriter::new();
-        InputHead { newest: Tick(0x1_2345), before: 5 }.write(&mut w);
-        assert_eq!(w.to_bytes(), [0x17, 0x8d, 0x14]);
+        let inputs = Some(InputHead { newest: Tick(0x1_2345), before: 5 });
+        UpHead { frames: None, inputs }.write(&mut w);
+        assert_eq!(w.to_bytes(), [0xb3, 0x68, 0xa4, 0x00]);
+        w.clear();
+        UpHead { frames: Some(Tick(0x1_2344)), inputs }.write(&mut w);
+        assert_eq!(w.to_bytes(), [0x4b, 0x34, 0xb2, 0x68, 0xa4, 0x00]);
+        w.clear();
+        UpHead { frames: Some(Tick(0x1_2344)), inputs: None }.write(&mut w);
+        assert_eq!(w.to_bytes(), [0x4b, 0x34, 0x02]);
         w.clear();
         Feedback { newest: Tick(0x1_2345), earliness: Some(-3), missed: 7 }.write(&mut w);
-        assert_eq!(w.to_bytes(), [0x17, 0x8d, 0x54, 0x0e, 0, 0]);
+        assert_eq!(w.to_bytes(), [0x2b, 0x1a, 0xa9, 0x1c, 0, 0]);
     }
 
     proptest! {
         #[test]
         fn what_was_written_is_read(
             tick in 64u64..1 << 40, near in -30_000i64..30_000, before in 0u64..64, earliness in prop::option::of(any::<i16>()), missed: u16,
+            frames in prop::option::of(0u64..40_000), with in any::<bool>(),
         ) {
             let mut w = BitWriter::new();
-            let head = InputHead { newest: Tick(tick + 40_000), before };
+            let inputs = InputHead { newest: Tick(tick + 40_000), before };
+            let near = Tick((tick + 40_000).checked_add_signed(near).unwrap());
+            let head = UpHead { frames: frames.map(|f| near.minus(f % 30_000)), inputs: (with || frames.is_none()).then_some(inputs) };
             head.write(&mut w);
             let bytes = w.to_bytes();
-            let near = Tick((tick + 40_000).checked_add_signed(near).unwrap());
             for cut in 0..bytes.len() {
                 let mut r = BitReader::new(&bytes[..cut]);
-                prop_assert!(PacketKind::read(&mut r).and_then(|_| InputHead::read(&mut r, near)).is_err());
+                prop_assert!(PacketKind::read(&mut r).and_then(|_| UpHead::read(&mut r, near)).is_err());
             }
             let mut r = BitReader::new(&bytes);
             prop_assert_eq!(PacketKind::read(&mut r), Ok(PacketKind::Input));
-            prop_assert_eq!(InputHead::read(&mut r, near), Ok(head));
+            prop_assert_eq!(UpHead::read(&mut r, near), Ok(head));
             prop_assert!(r.finish().is_ok());
 
             w.clear();
@@ -152,8 +193,9 @@ mod tests {
         #[test]
         fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..20), near in 0u64..1 << 20) {
             let mut r = BitReader::new(&bytes);
-            if let Ok(head) = InputHead::read(&mut r, Tick(near)) {
-                prop_assert!(head.oldest() > Tick::ZERO && head.oldest() <= head.newest);
+            if let Ok(head) = UpHead::read(&mut r, Tick(near)) {
+                prop_assert!(head.inputs.is_none_or(|inputs| inputs.oldest() > Tick::ZERO && inputs.oldest() <= inputs.newest));
+                prop_assert!(head.inputs.is_some() || head.frames.is_some());
             }
             let _ = Feedback::read(&mut BitReader::new(&bytes), Tick(near));
         }

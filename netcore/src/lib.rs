@@ -13,6 +13,7 @@ pub mod clock;
 pub mod control;
 pub mod emulator;
 pub mod error;
+pub mod frames;
 pub mod input;
 pub mod lead;
 pub mod limits;

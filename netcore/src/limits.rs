@@ -40,8 +40,8 @@ pub const SAVES: usize = 128;
 pub const COMPONENTS: usize = 63;
 /// Kinds in a schema.
 pub const KINDS: usize = 64;
-/// Messages in a schema.
-pub const MESSAGES: usize = 256;
+/// Messages in a schema: their number is a byte, and the last one stands for orders.
+pub const MESSAGES: usize = 255;
 /// Fields of one component, options and parts counted.
 pub const FIELDS: usize = 64;
 /// Bits of the largest value of one component: it must fit any datagram together with its headers.
@@ -89,3 +89,35 @@ pub const INPUT_AHEAD: u64 = 128;
 pub const INPUT_REPEAT: Duration = Duration::from_millis(250);
 /// The most that a guest's ticks run ahead of the session, and at most as many ticks as [`INPUT_WINDOW`].
 pub const LEAD_MAX: Duration = Duration::from_secs(1);
+/// Orders (their types) in a schema.
+pub const ORDERS: usize = 64;
+/// Bytes of the orders in one sealed frame; what is beyond waits for the next tick.
+pub const FRAME_BYTES: usize = 480;
+/// Bytes of everything else in a frame: with its orders it fits the smallest datagram. Inputs beyond are as good as late.
+pub const FRAME_STATE_BYTES: usize = 480;
+/// Seats in a frame, and so peers of a session that has frames.
+pub const FRAME_SEATS: usize = 256;
+/// Seats that are taken, left or change hands in one frame; the rest does in the next.
+pub const FRAME_SEAT_CHANGES: usize = 64;
+/// Bits of the largest input that a schema may have with frames: one fits the smallest room that a frame has for them.
+pub const FRAME_INPUT_BITS: usize = 1900;
+/// Orders in one sealed frame.
+pub const FRAME_ORDERS: usize = 256;
+/// Orders of one peer in one sealed frame; what is beyond waits for the next tick.
+pub const ORDERS_PER_PEER_TICK: usize = 8;
+/// Orders that one peer has given and that are not sealed. Beyond, an order is refused at the call; a guest that sends more is removed.
+pub const ORDERS_PENDING: usize = 256;
+/// The most that an order's tick is ahead of the session.
+pub const ORDER_DELAY_MAX: Duration = Duration::from_secs(2);
+/// Frames that a host keeps for its slowest guest, and that a guest keeps until it has run them.
+pub const FRAMES: usize = 4096;
+/// Bytes of the frames that a host keeps for its slowest guest, as they are sent.
+pub const FRAMES_BYTES: usize = 1 << 20;
+/// Bytes of the frames that a guest keeps, as they are in memory.
+pub const FRAMES_HELD_BYTES: usize = 8 << 20;
+/// Frames in one packet.
+pub const FRAMES_IN_PACKET: u64 = 256;
+/// How often a frame is repeated, at most, before a round trip has passed.
+pub const FRAME_REPEATS: u32 = 3;
+/// Steps of lockstep in one tick of the session.
+pub const LOCKSTEP_STEPS: u8 = 8;

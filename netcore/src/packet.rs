@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! bits  field
-//!    2  kind: 0 state in blocks, 1 message (then the header ends here), 2 state as a list, 3 inputs (see `crate::input`)
+//!    2  kind: 0 state in blocks, 1 message (then the header ends here), 2 state as a list; 3 neither, and a bit follows:
+//!         0 inputs and confirmations (see `crate::input`), 1 frames (see `crate::frames`)
 //!   16  packet number, low bits
 //!   16  send tick, low bits: counts this sender's sends; baselines count in it
 //!   16  session tick, low bits: what the values were sampled at
@@ -22,7 +23,7 @@ use crate::limits;
 use crate::tick::{Tick, widen};
 use std::time::Duration;
 
-/// What a datagram is, from its first two bits.
+/// What a datagram is, from its first two or three bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     /// A state packet: [`Header`] and entries of blocks.
@@ -33,23 +34,30 @@ pub enum PacketKind {
     List,
     /// Inputs from a guest, or what the host has to say about them: see [`input`](crate::input).
     Input,
+    /// Frames that the host has sealed: see [`frames`](crate::frames).
+    Frames,
 }
 
 impl PacketKind {
-    /// Writes the two bits.
+    /// Writes its bits.
     pub fn write(self, w: &mut BitWriter) {
-        w.put(self as u64, 2);
+        match self {
+            Self::State | Self::Message | Self::List => w.put(self as u64, 2),
+            Self::Input => w.put(0b011, 3),
+            Self::Frames => w.put(0b111, 3),
+        }
     }
 
-    /// Reads the two bits.
+    /// Reads its bits.
     ///
     /// # Errors
-    /// [`BitError::Truncated`] for nothing.
+    /// [`BitError::Truncated`] for nothing, or two of three bits.
     pub fn read(r: &mut BitReader<'_>) -> Result<Self, BitError> {
         match r.get(2)? {
             0 => Ok(Self::State),
             1 => Ok(Self::Message),
             2 => Ok(Self::List),
+            _ if r.flag()? => Ok(Self::Frames),
             _ => Ok(Self::Input),
         }
     }

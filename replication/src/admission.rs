@@ -132,6 +132,7 @@ impl Peer {
         self.roster.contains_key(&peer)
             || self.link_to(peer).is_some()
             || self.names.has_leases(peer)
+            || self.is_in_frames(peer)
             || self.entities.iter().any(|(_, record)| owns(&record.owners))
             || self.publisher.dying.iter().any(|(row, _)| owns(&self.publisher.presence(*row as usize).owners))
     }
@@ -185,6 +186,7 @@ impl Peer {
             // a peer that cannot take it is found out at the next send
             let _ = other.post_control(&Control::Joined { peer: peer.0, name: admitted.name.clone() });
         }
+        link.feed = self.feed_from_next();
         self.links.push(link);
         self.roster.insert(peer, admitted.name.clone());
         self.dirty = true;

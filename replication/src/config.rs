@@ -27,6 +27,9 @@ pub struct Config {
     /// How long nothing may be heard of a peer, and how long a guest may leave everything that it is sent unacknowledged.
     /// [`Duration::MAX`]: for ever.
     pub time_out: Duration,
+    /// Host: how long nothing may be heard of a guest until a CPU plays in its seat, for kinds that every peer computes. It gets
+    /// the seat back when its inputs come again.
+    pub seat_timeout: Duration,
     /// How far behind the session's clock things are drawn.
     pub interpolation: Interpolation,
     /// Ticks that this peer may run again at once when what it predicted turns out wrong, at most [`limits::SAVES`]. It bounds the
@@ -77,6 +80,7 @@ impl Default for Config {
             refusals: 100,
             refusal_window: Duration::from_secs(10),
             time_out: Duration::from_secs(5),
+            seat_timeout: Duration::from_secs(1),
             interpolation: Interpolation::default(),
             rewind: 64,
             local_news: false,

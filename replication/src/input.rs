@@ -133,12 +133,12 @@ fn quantise<I: Replicate>(input: &I, words: &mut [u32]) -> Result<(), FieldError
     input.quantise(&mut Quantiser::new(words, &|_: Entity| None))
 }
 
-fn restore<I: Replicate>(words: &[u32]) -> Option<I> {
+pub(crate) fn restore<I: Replicate>(words: &[u32]) -> Option<I> {
     I::restore(&mut Restorer::new(words, &|_| None)).ok()
 }
 
 /// A time in ticks, rounded down.
-fn ticks_in(time: Duration, rate: u32) -> u64 {
+pub(crate) fn ticks_in(time: Duration, rate: u32) -> u64 {
     (time.as_nanos() * u128::from(rate) / 1_000_000_000) as u64
 }
 

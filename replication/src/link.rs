@@ -1,5 +1,6 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
+use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
 use crate::peer_id::PeerId;
@@ -39,6 +40,10 @@ pub(crate) struct Link {
     pub(crate) incoming: Incoming,
     /// A guest's inputs, at the host of a schema that has some.
     pub(crate) inputs: Option<Box<InputBuffer>>,
+    /// What the guest has of the frames, at the host of a schema that has some.
+    pub(crate) feed: Option<Box<FrameFeed>>,
+    /// Bytes of the next packet of frames, if it has found no room.
+    pub(crate) frame_need: usize,
     /// When the guest was told last how they come.
     pub(crate) fed_back: Option<Duration>,
     pub(crate) rtt: RttEstimator,
@@ -173,6 +178,8 @@ impl Link {
             viewer: partial.then(|| Viewer::new(peer)),
             incoming: Incoming::new(schema, first, tick, rows),
             inputs: None,
+            feed: None,
+            frame_need: 0,
             fed_back: None,
             rtt: RttEstimator::default(),
             heard_stamp: None,
@@ -233,6 +240,11 @@ impl Link {
         let fits = self.post(Lane::CONTROL, &bytes);
         self.overfull |= !fits;
         fits
+    }
+
+    /// Queues the first frame. A peer without room for it is too slow, and is removed at the next send.
+    pub(crate) fn post_first_frame(&mut self, bytes: &[u8]) {
+        self.overfull |= !self.post(Lane::RELIABLE, bytes);
     }
 
     /// Was nothing heard for longer than `limit`?
@@ -335,7 +347,8 @@ impl Link {
         }
         self.state_waits = false;
         self.allowance.set_aside(2 * (MARK_BYTES + self.overhead));
-        self.allowance.save_up(self.state_need + self.message_need());
+        let frames = if self.frame_need > 0 { self.frame_need + self.overhead } else { 0 };
+        self.allowance.save_up(self.state_need + self.message_need() + frames);
     }
 
     /// Bytes of the next state packet, without the transport's overhead, at most; `None` if there is too little for one.

@@ -7,6 +7,7 @@
 
 use crate::entities::name_in;
 use crate::error::UsageError;
+use crate::frames::ORDER_MARK;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
@@ -261,6 +262,14 @@ impl Peer {
     /// A message has come in.
     pub(crate) fn take_message(&mut self, world: &mut World, id: LinkId, bytes: &[u8], reliable: bool) {
         let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
+        if reliable && bytes.first() == Some(&ORDER_MARK) {
+            let taken = if self.is_host() { self.take_order(index, bytes) } else { self.take_first_frame(index, bytes) };
+            return match taken {
+                Ok(()) => {}
+                Err(error) if self.is_host() => self.misbehaved(world, index, error),
+                Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
+            };
+        }
         match self.read_message(bytes, reliable) {
             Ok((message, words)) => {
                 let from = self.links[index].peer;

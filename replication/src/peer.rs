@@ -6,6 +6,7 @@ use crate::capture::Capture;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
+use crate::frames::Frames;
 use crate::input::Inputs;
 use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
@@ -65,6 +66,7 @@ pub struct Peer {
     pub(crate) pace: Pace,
     pub(crate) time: Ticks,
     pub(crate) inputs: Option<Box<Inputs>>,
+    pub(crate) frames: Option<Box<Frames>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
     /// Something may have changed since the last capture.
@@ -219,6 +221,7 @@ impl Peer {
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
+            frames: Frames::new(&schema, &config, host)?,
             time: Ticks::begin(start),
             payload: Vec::new(),
             round: 0,

@@ -22,7 +22,7 @@ mod checks;
 mod mistakes;
 mod options;
 
-use checks::{add_grids, check, check_resources, check_timelines, predicts, resolve, slots};
+use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 
@@ -69,7 +69,7 @@ impl KindEntry {
     }
 }
 
-/// A message's entry.
+/// A message's or an order's entry.
 pub(crate) struct MessageEntry {
     pub(crate) name: String,
     pub(crate) type_id: TypeId,
@@ -77,6 +77,19 @@ pub(crate) struct MessageEntry {
     pub(crate) reliable: bool,
     /// Can the words be a message at all, once every entity that they name is here?
     pub(crate) is_complete: fn(&[u32]) -> bool,
+}
+
+impl MessageEntry {
+    fn new<M: Replicate>(sort: &'static str, name: &str, reliable: bool) -> Result<Self, SchemaMistake> {
+        let name = name.to_owned();
+        match Layout::of::<M>() {
+            Ok(layout) => {
+                let is_complete = |words: &[u32]| M::restore(&mut Restorer::new(words, &|_| Some(Entity::DANGLING))).is_ok();
+                Ok(Self { name, type_id: TypeId::of::<M>(), layout, reliable, is_complete })
+            }
+            Err(error) => Err(SchemaMistake::Layout { sort, name, error }),
+        }
+    }
 }
 
 /// What travels, and who decides. Cheap to clone. It is complete before a [`Peer`](crate::Peer) can be made from it, and cannot be
@@ -97,6 +110,7 @@ pub(crate) struct Inner {
     pub(crate) components: Vec<ComponentEntry>,
     pub(crate) kinds: Vec<KindEntry>,
     pub(crate) messages: Vec<MessageEntry>,
+    pub(crate) orders: Vec<MessageEntry>,
     pub(crate) input: Option<InputEntry>,
     /// What is saved and restored: components, then resources, each by name.
     pub(crate) kept: Vec<KeptEntry>,
@@ -124,6 +138,7 @@ impl Schema {
             components: Vec::new(),
             kinds: Vec::new(),
             messages: Vec::new(),
+            orders: Vec::new(),
             inputs: Vec::new(),
             kept: Vec::new(),
             mistakes: Vec::new(),
@@ -150,7 +165,10 @@ impl Schema {
         let resources = inner.kept.iter().filter(|k| k.first.is_some());
         let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: r.line as u64 });
         let messages = inner.messages.iter().map(message);
-        inner.components.iter().map(component).chain(kinds).chain(messages).chain(input).chain(resources).collect()
+        let orders = inner.orders.iter();
+        let orders = orders.map(|o| SchemaEntry { name: format!("order {}", o.name), digest: o.layout.digest(&o.name) });
+        let components = inner.components.iter().map(component);
+        components.chain(kinds).chain(messages).chain(orders).chain(input).chain(resources).collect()
     }
 
     fn kind_digest(&self, kind: &KindEntry) -> u64 {
@@ -200,6 +218,9 @@ impl Schema {
         for m in &inner.messages {
             let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
             let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
+        }
+        for o in &inner.orders {
+            let _ = writeln!(out, "order `{}`: sealed by the host, at most {} bits", o.name, o.layout.worst_bits());
         }
         if let Some(input) = &inner.input {
             let _ = writeln!(out, "input `{}`: at most {} bits a tick", input.name, input.layout.worst_bits());
@@ -275,6 +296,11 @@ impl Inner {
         self.grids.iter().fold(mask, |m, (c, f)| m | (mask >> c & 1) << f)
     }
 
+    /// Does the host seal frames?
+    pub(crate) fn has_frames(&self) -> bool {
+        !self.orders.is_empty() || self.has_computed()
+    }
+
     /// The kinds that live by a timeline, as bits.
     pub(crate) fn kinds_of(&self, line: Timeline) -> u64 {
         let kinds = self.kinds.iter().enumerate();
@@ -301,6 +327,7 @@ pub struct SchemaBuilder {
     components: Vec<ComponentEntry>,
     kinds: Vec<KindEntry>,
     messages: Vec<MessageEntry>,
+    orders: Vec<MessageEntry>,
     inputs: Vec<InputEntry>,
     kept: Vec<KeptEntry>,
     mistakes: Vec<SchemaMistake>,
@@ -432,13 +459,20 @@ impl SchemaBuilder {
     }
 
     fn message_form<M: Replicate>(mut self, name: &str, reliable: bool) -> Self {
-        match Layout::of::<M>() {
-            Ok(layout) => {
-                let is_complete = |words: &[u32]| M::restore(&mut Restorer::new(words, &|_| Some(Entity::DANGLING))).is_ok();
-                let (name, type_id) = (name.to_owned(), TypeId::of::<M>());
-                self.messages.push(MessageEntry { name, type_id, layout, reliable, is_complete });
-            }
-            Err(error) => self.mistakes.push(SchemaMistake::Layout { sort: "message", name: name.to_owned(), error }),
+        match MessageEntry::new::<M>("message", name, reliable) {
+            Ok(entry) => self.messages.push(entry),
+            Err(mistake) => self.mistakes.push(mistake),
+        }
+        self
+    }
+
+    /// Registers an order: what a player wants, given with [`Peer::order`](crate::Peer::order) and taken by every peer in the same
+    /// tick with [`Step::orders`](crate::Step::orders). Its fields are coded like a message's.
+    #[must_use]
+    pub fn order<O: Replicate>(mut self, name: &str) -> Self {
+        match MessageEntry::new::<O>("order", name, true) {
+            Ok(entry) => self.orders.push(entry),
+            Err(mistake) => self.mistakes.push(mistake),
         }
         self
     }
@@ -462,12 +496,14 @@ impl SchemaBuilder {
         self.components.sort_by(|a, b| a.name.cmp(&b.name));
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
+        self.orders.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, mut components, mut kinds, messages, mut inputs, kept, mut mistakes } = self;
+        let Self { name, mut components, mut kinds, messages, orders, mut inputs, kept, mut mistakes } = self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
+        check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, &mut mistakes);
         check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
             for (type_id, _) in &kind.overrides {
@@ -484,6 +520,8 @@ impl SchemaBuilder {
         }
         let slots = slots(&components, &kinds, &mut mistakes);
         check_timelines(&components, &kinds, !inputs.is_empty(), &mut mistakes);
+        let framed = !orders.is_empty() || kinds.iter().any(KindEntry::is_computed);
+        check_frames(&orders, inputs.first().filter(|_| framed), &mut mistakes);
         if !mistakes.is_empty() {
             return Err(SchemaError(mistakes));
         }
@@ -500,6 +538,7 @@ impl SchemaBuilder {
             components,
             kinds,
             messages,
+            orders,
             input,
             kept,
             predicted,
@@ -530,6 +569,10 @@ fn digest(inner: &Inner) -> u64 {
     for m in &inner.messages {
         hasher.update(&m.layout.digest(&m.name).to_le_bytes());
         hasher.update(&[u8::from(m.reliable)]);
+    }
+    for o in &inner.orders {
+        hasher.update(b"order ");
+        hasher.update(&o.layout.digest(&o.name).to_le_bytes());
     }
     if let Some(input) = &inner.input {
         hasher.update(b"input");

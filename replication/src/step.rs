@@ -56,6 +56,7 @@ impl Peer {
         let label = self.fold_inputs();
         self.time.tick = self.time.tick.max(label);
         if self.is_host() {
+            self.seal_frame(self.time.step);
             self.take_along(self.time.step, false);
         }
         Some((Timeline::Session, self.time.step, false))

@@ -86,6 +86,7 @@ impl Peer {
             if sending != Sending::Leftovers {
                 self.capture_world(world, sending); // 6
             }
+            self.send_frames(world);
             self.send_inputs();
             let used = self.send_packets(sending); // 7, 8, 9
             // a tick that was used between two sends stays open until the subscribers have taken note of it
@@ -179,10 +180,12 @@ impl Peer {
                 link.incoming.receive(&self.schema, kind, &mut r, sent, tick)
             }
             Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
-            Ok(PacketKind::Input) => match self.take_inputs(index, &mut r) {
-                Ok(()) => return,
-                Err(error) => Err(error),
-            },
+            Ok(kind @ (PacketKind::Input | PacketKind::Frames)) => {
+                let taken =
+                    if kind == PacketKind::Input { self.take_inputs(index, &mut r) } else { self.take_frames(index, &mut r) };
+                let Err(error) = taken else { return };
+                Err(error)
+            }
             Err(cause) => Err(PeerError::Malformed { what: "datagram", cause }),
         };
         let link = &mut self.links[index];

@@ -4,6 +4,7 @@ use super::buffer::Moment;
 use super::own::{self, OwnInput};
 use super::{Input, InputBuffer, InputReport, Source, quantise, restore, ticks_in};
 use crate::error::UsageError;
+use crate::outgoing::Draft;
 use crate::peer::{Peer, Role};
 use crate::peer_id::PeerId;
 use crate::present::session_ticks;
@@ -14,7 +15,7 @@ use std::any::TypeId;
 use std::time::Duration;
 use tidelock_netcore::bits::{BitReader, BitWriter};
 use tidelock_netcore::error::PeerError;
-use tidelock_netcore::input::{EARLINESS_MICROS, Feedback, InputHead};
+use tidelock_netcore::input::{EARLINESS_MICROS, Feedback, UpHead};
 use tidelock_netcore::lead::Lead;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
@@ -60,6 +61,11 @@ impl Inputs {
         }))
     }
 
+    /// What this peer does in the tick that is run.
+    pub(crate) fn own_words(&self) -> &[u32] {
+        &self.own.value
+    }
+
     /// How far the label of a sample is behind the tick that is run: the lead in whole ticks, so that a sample belongs to the moment
     /// of the session in which it was taken. It follows the lead with slack, or motion would be shifted to and fro.
     fn follow(&mut self, ahead: i64, rate: u32) {
@@ -70,6 +76,8 @@ impl Inputs {
         }
     }
 }
+
+const NO_INPUT: PeerError = PeerError::OutOfOrder("inputs, and the schema has none");
 
 /// By how much the label may lag behind the moment of a sample, in ticks.
 const SHIFT_SLACK: f64 = 1.5;
@@ -174,56 +182,79 @@ impl Peer {
         step.minus(inputs.shift)
     }
 
-    /// A datagram of inputs, or of what the host says about them.
+    /// A datagram of inputs and a confirmation of frames, or of what the host says about inputs.
     pub(crate) fn take_inputs(&mut self, index: usize, r: &mut BitReader<'_>) -> Result<(), PeerError> {
-        let malformed = |cause| PeerError::Malformed { what: "inputs", cause };
-        let (Some(inputs), Some(entry)) = (&mut self.inputs, &self.schema.input) else {
-            return Err(PeerError::OutOfOrder("inputs, and the schema has none"));
-        };
-        let (now, rate) = (self.time.now, self.config.tick_rate);
-        let link = &mut self.links[index];
         if let Role::Host(_) = self.role {
-            let at = Moment { ran: self.time.step, time: self.time.session.unwrap_or_default(), rate };
-            let head = InputHead::read(r, session_ticks(at.time, rate).0).map_err(malformed)?;
-            own::read(entry, head, r, &mut inputs.words).map_err(malformed)?;
+            return self.take_up(index, r);
+        }
+        let malformed = |cause| PeerError::Malformed { what: "inputs", cause };
+        let Some(inputs) = &mut self.inputs else { return Err(NO_INPUT) };
+        let feedback = Feedback::read(r, inputs.own.newest()).map_err(malformed)?;
+        r.clone().finish().map_err(malformed)?;
+        inputs.hear(feedback, self.time.now);
+        self.links[index].last_heard = self.time.now;
+        Ok(())
+    }
+
+    fn take_up(&mut self, index: usize, r: &mut BitReader<'_>) -> Result<(), PeerError> {
+        let malformed = |cause| PeerError::Malformed { what: "inputs", cause };
+        let (now, rate) = (self.time.now, self.config.tick_rate);
+        let at = Moment { ran: self.time.step, time: self.time.session.unwrap_or_default(), rate };
+        let head = UpHead::read(r, session_ticks(at.time, rate).0).map_err(malformed)?;
+        match (head.inputs, &mut self.inputs, &self.schema.input) {
+            (Some(inputs), Some(own), Some(entry)) => own::read(entry, inputs, r, &mut own.words).map_err(malformed)?,
+            (Some(_), ..) => return Err(NO_INPUT),
+            (None, ..) => r.clone().finish().map_err(malformed)?,
+        }
+        if let Some(tick) = head.frames {
+            self.confirm_frames(index, tick)?;
+        }
+        let link = &mut self.links[index];
+        if let (Some(head), Some(inputs), Some(entry)) = (head.inputs, &self.inputs, &self.schema.input) {
             link.inputs.get_or_insert_with(|| Box::new(InputBuffer::new(&entry.default))).take(head, &inputs.words, at);
-        } else {
-            let feedback = Feedback::read(r, inputs.own.newest()).map_err(malformed)?;
-            r.clone().finish().map_err(malformed)?;
-            inputs.hear(feedback, now);
         }
         link.last_heard = now;
         Ok(())
     }
 
-    /// Sends what is due: a guest's inputs, a host's word on those of its guests.
+    /// Sends what is due: a guest's inputs and confirmations of frames, a host's word on inputs of its guests.
     pub(crate) fn send_inputs(&mut self) {
-        if self.inputs.is_none() {
+        if self.inputs.is_none() && self.frames.is_none() {
             return;
         }
         let Some(mut transport) = self.transport.take() else { return };
         if self.is_host() {
             self.send_feedback(&mut *transport);
         } else {
-            self.send_own_inputs(&mut *transport);
+            self.send_up(&mut *transport);
         }
         self.transport = Some(transport);
     }
 
-    fn send_own_inputs(&mut self, transport: &mut dyn Transport) {
+    fn send_up(&mut self, transport: &mut dyn Transport) {
         let interval = self.tick_length() * self.config.send_every;
-        let (Some(inputs), Some(entry), Some(link)) = (&mut self.inputs, &self.schema.input, self.links.first_mut()) else {
-            return;
-        };
-        let due = self.time.step.since(inputs.sent) >= u64::from(self.config.send_every);
-        if !due || inputs.own.is_empty() {
+        let due =
+            |inputs: &Inputs| self.time.step.since(inputs.sent) >= u64::from(self.config.send_every) && !inputs.own.is_empty();
+        let due = self.inputs.as_deref().is_some_and(due);
+        let frames = self.confirmation(due);
+        if !due && frames.is_none() {
             return;
         }
+        let Some(link) = self.links.first_mut() else { return };
         let Some(facts) = transport.facts(link.id) else { return };
         let limit = link.input_limit(&facts, self.time.now, interval);
-        inputs.own.write(entry, limit * 8, &mut inputs.packet);
-        if link.send_input(self.time.now, &inputs.packet, limit, &mut inputs.bytes, transport) {
+        let Draft { packet, bytes, .. } = &mut self.draft;
+        packet.clear();
+        match (&self.inputs, &self.schema.input) {
+            (Some(inputs), Some(entry)) if due => inputs.own.write(entry, frames, limit * 8, packet),
+            _ => UpHead { frames, inputs: None }.write(packet),
+        }
+        let sent = link.send_input(self.time.now, packet, limit, bytes, transport);
+        if let Some(inputs) = self.inputs.as_mut().filter(|_| sent && due) {
             inputs.sent = self.time.step;
+        }
+        if let Some(tick) = frames.filter(|_| sent) {
+            self.note_confirmed(tick);
         }
     }
 

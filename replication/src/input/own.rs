@@ -3,7 +3,7 @@
 use super::InputEntry;
 use std::collections::VecDeque;
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
-use tidelock_netcore::input::InputHead;
+use tidelock_netcore::input::{InputHead, UpHead};
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
@@ -93,12 +93,12 @@ impl OwnInput {
         ahead
     }
 
-    /// Writes a packet of at most `limit` bits: all that is not confirmed, or the newer part of it.
-    pub(crate) fn write(&self, entry: &InputEntry, limit: usize, w: &mut BitWriter) {
+    /// Writes a packet of at most `limit` bits: all that is not confirmed, or the newer part of it, and a confirmation of frames.
+    pub(crate) fn write(&self, entry: &InputEntry, frames: Option<Tick>, limit: usize, w: &mut BitWriter) {
         let mut count = self.log.len();
         loop {
             w.clear();
-            self.write_newest(entry, count, w);
+            self.write_newest(entry, frames, count, w);
             // one always fits: see `limits::COMPONENT_BITS`
             if w.len() <= limit || count <= 1 {
                 return;
@@ -107,10 +107,10 @@ impl OwnInput {
         }
     }
 
-    fn write_newest(&self, entry: &InputEntry, count: usize, w: &mut BitWriter) {
+    fn write_newest(&self, entry: &InputEntry, frames: Option<Tick>, count: usize, w: &mut BitWriter) {
         let mut inputs = self.log.iter().skip(self.log.len() - count).map(|logged| &logged.words[..]);
         let Some(mut before) = inputs.next() else { return };
-        InputHead { newest: self.newest, before: count as u64 - 1 }.write(w);
+        UpHead { frames, inputs: Some(InputHead { newest: self.newest, before: count as u64 - 1 }) }.write(w);
         entry.layout.write(before, None, 0, w);
         for input in inputs {
             w.flag(input == before);

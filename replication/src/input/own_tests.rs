@@ -2,7 +2,7 @@ use super::*;
 use crate::Press;
 use crate::Replicate;
 use proptest::prelude::*;
-use tidelock_netcore::input::InputHead;
+use tidelock_netcore::input::UpHead;
 use tidelock_netcore::packet::PacketKind;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Replicate)]
@@ -25,11 +25,11 @@ fn put(own: &mut OwnInput, tick: u64, x: i32, presses: u32) {
 /// What a packet says: ticks, and x in hundredths and presses of each.
 fn told(own: &OwnInput, limit: usize) -> Vec<(u64, u32, u32)> {
     let (entry, mut w, mut words) = (entry(), BitWriter::new(), Vec::new());
-    own.write(&entry, limit, &mut w);
+    own.write(&entry, None, limit, &mut w);
     let bytes = w.to_bytes();
     let mut r = BitReader::new(&bytes);
     assert_eq!(PacketKind::read(&mut r), Ok(PacketKind::Input));
-    let head = InputHead::read(&mut r, own.newest()).unwrap();
+    let head = UpHead::read(&mut r, own.newest()).unwrap().inputs.unwrap();
     read(&entry, head, &mut r, &mut words).unwrap();
     words.chunks(2).zip(head.oldest().0..).map(|(input, tick)| (tick, input[0], input[1])).collect()
 }
@@ -42,8 +42,8 @@ fn three_ticks_byte_for_byte() {
     put(&mut own, 300, 0, 0);
     put(&mut own, 301, 25, 1);
     let mut w = BitWriter::new();
-    own.write(&entry(), 8000, &mut w);
-    assert_eq!(w.len(), 24 + 16 + 1 + 1 + 9 + 3);
+    own.write(&entry(), None, 8000, &mut w);
+    assert_eq!(w.len(), 27 + 16 + 1 + 1 + 9 + 3);
     let hex: Vec<_> = w.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex.join(" "), "b7 04 08 64 00 0d 21");
     assert_eq!(told(&own, 8000), [(299, 100, 0), (300, 100, 0), (301, 125, 1)]);
@@ -85,12 +85,12 @@ fn a_packet_that_is_cut_or_goes_on_or_holds_what_no_input_is_counts_as_nothing()
         put(&mut own, tick, tick as i32, 0);
     }
     let (entry, mut w, mut words) = (entry(), BitWriter::new(), Vec::new());
-    own.write(&entry, 8000, &mut w);
+    own.write(&entry, None, 8000, &mut w);
     let bytes = w.to_bytes();
     let mut parse = |bytes: &[u8]| {
         let mut r = BitReader::new(bytes);
         PacketKind::read(&mut r)?;
-        let head = InputHead::read(&mut r, Tick(9))?;
+        let head = UpHead::read(&mut r, Tick(9))?.inputs.unwrap();
         read(&entry, head, &mut r, &mut words)
     };
     assert_eq!(parse(&bytes), Ok(()));
@@ -108,7 +108,7 @@ proptest! {
     #[test]
     fn random_bytes_never_panic_and_take_no_more_than_a_window(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let (mut r, mut words) = (BitReader::new(&bytes), Vec::new());
-        if let Ok(head) = InputHead::read(&mut r, Tick(1000)) {
+        if let Ok(UpHead { inputs: Some(head), .. }) = UpHead::read(&mut r, Tick(1000)) {
             let _ = read(&entry(), head, &mut r, &mut words);
         }
         prop_assert!(words.len() <= 2 * limits::INPUT_WINDOW);

@@ -1,6 +1,8 @@
 //! Who decides what, as the schema's calls resolve, and whether that can work.
 
-use super::{ComponentEntry, KindEntry, SchemaMistake};
+use super::{ComponentEntry, KindEntry, MessageEntry, SchemaMistake};
+use crate::frames::ORDER_BITS;
+use crate::input::InputEntry;
 use crate::peer_id::PeerId;
 use crate::policy::{Apply, Facts, OWNER_SLOTS, Policy, Timeline};
 use crate::rewind::kept::KeptEntry;
@@ -86,6 +88,21 @@ pub(super) fn check_timelines(
         if guesses && !input {
             mistakes.push(SchemaMistake::NoInput { kind: kind.name.clone(), policy: kind.policy.name() });
         }
+    }
+}
+
+/// What has to fit a frame.
+pub(super) fn check_frames(orders: &[MessageEntry], input: Option<&InputEntry>, mistakes: &mut Vec<SchemaMistake>) {
+    let mut fits = |sort, name: &str, bits: usize, max: usize| {
+        if bits > max {
+            mistakes.push(SchemaMistake::TooLarge { sort, name: name.to_owned(), bits, max });
+        }
+    };
+    for order in orders {
+        fits("order", &order.name, order.layout.worst_bits(), ORDER_BITS);
+    }
+    if let Some(input) = input {
+        fits("input", &input.name, input.layout.worst_bits(), limits::FRAME_INPUT_BITS);
     }
 }
 

@@ -92,6 +92,18 @@ pub enum SchemaMistake {
     /// An input with a field that names an entity, which a peer may not have when the input comes.
     #[error("input `{0}` names an entity; send the number of its `NetId` instead")]
     InputNamesEntity(String),
+    /// An order, or an input beside kinds that every peer computes or orders, that is too large to be sealed in a frame with others.
+    #[error("{sort} `{name}`: up to {bits} bits, at most {max} fit a frame; shorten it")]
+    TooLarge {
+        /// order or input.
+        sort: &'static str,
+        /// Its name.
+        name: String,
+        /// What it takes at most.
+        bits: usize,
+        /// What it may take.
+        max: usize,
+    },
     /// The input's `Default` cannot travel.
     #[error("input `{name}`: its default cannot travel: {error}")]
     InputDefault {
