@@ -23,7 +23,7 @@ pub use frame::Seat;
 pub use orders::OrderId;
 
 pub(crate) use feed::FrameFeed;
-pub(crate) use frame::Frame;
+pub(crate) use frame::{Frame, Origin};
 pub(crate) use orders::MARK as ORDER_MARK;
 pub(crate) use sealer::ORDER_BITS;
 

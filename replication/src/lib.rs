@@ -63,6 +63,7 @@ mod capture;
 pub mod checkpoint;
 mod codec;
 mod column;
+mod computed;
 mod config;
 mod entities;
 mod error;

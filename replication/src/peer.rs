@@ -3,6 +3,7 @@
 use crate::audience::Audience;
 use crate::authority::Names;
 use crate::capture::Capture;
+use crate::computed::Computed;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
@@ -67,6 +68,8 @@ pub struct Peer {
     pub(crate) time: Ticks,
     pub(crate) inputs: Option<Box<Inputs>>,
     pub(crate) frames: Option<Box<Frames>>,
+    /// Where this peer is on the timelines that it computes.
+    pub(crate) computed: Computed,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
     /// Something may have changed since the last capture.
@@ -222,6 +225,7 @@ impl Peer {
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
             frames: Frames::new(&schema, &config, host)?,
+            computed: Computed::new(start, host),
             time: Ticks::begin(start),
             payload: Vec::new(),
             round: 0,

@@ -488,6 +488,17 @@ impl SchemaBuilder {
         self
     }
 
+    /// How the rollback timeline guesses what another peer's input is a tick later, if it was `input` so far: `guess` is asked once
+    /// more for each further tick. Without it an input stays as it was. Call it after [`input`](Self::input).
+    #[must_use]
+    pub fn guess_input<I: Replicate + Default>(mut self, guess: impl Fn(&I) -> I + Send + Sync + 'static) -> Self {
+        match self.inputs.last_mut().filter(|entry| entry.type_id == TypeId::of::<I>()) {
+            Some(entry) => entry.guess_with(guess),
+            None => self.mistakes.push(SchemaMistake::GuessOfOther(std::any::type_name::<I>())),
+        }
+        self
+    }
+
     /// The schema.
     ///
     /// # Errors

@@ -66,6 +66,7 @@ impl Peer {
         } else {
             self.apply_rows(world); // 4
             self.reconcile(world);
+            self.check_guesses(world);
         }
         self.resolve_messages();
         self.settle_pace();

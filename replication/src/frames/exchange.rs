@@ -256,12 +256,12 @@ impl Step<'_> {
     /// frame is not known yet.
     #[must_use]
     pub fn seat(&self, peer: PeerId) -> Option<Seat> {
-        self.at_peer().frames.as_ref()?.sealed(self.tick())?.seat(peer)
+        self.at_peer().frame_of_step()?.seat(peer)
     }
 
     /// All seats in this step, by peer. The seat of somebody who has left stays, with a CPU, until another needs the place.
     pub fn seats(&self) -> impl Iterator<Item = (PeerId, Seat)> {
-        let frame = self.at_peer().frames.as_ref().and_then(|frames| frames.sealed(self.tick()));
+        let frame = self.at_peer().frame_of_step();
         let seats = frame.into_iter().flat_map(|frame| &frame.seats);
         seats.map(|seat| (seat.peer, if seat.cpu { Seat::Cpu } else { Seat::Person }))
     }

@@ -7,6 +7,7 @@ use crate::error::UsageError;
 use crate::outgoing::Draft;
 use crate::peer::{Peer, Role};
 use crate::peer_id::PeerId;
+use crate::policy::Timeline;
 use crate::present::session_ticks;
 use crate::replicate::Replicate;
 use crate::schema::Inner;
@@ -64,6 +65,11 @@ impl Inputs {
     /// What this peer does in the tick that is run.
     pub(crate) fn own_words(&self) -> &[u32] {
         &self.own.value
+    }
+
+    /// What this peer did in a tick that was run lately.
+    pub(crate) fn words_at(&self, tick: Tick) -> &[u32] {
+        self.own.at(tick).0
     }
 
     /// How far the label of a sample is behind the tick that is run: the lead in whole ticks, so that a sample belongs to the moment
@@ -307,6 +313,9 @@ impl Step<'_> {
         let of = |words: &[u32]| restore::<I>(words).unwrap_or_default();
         let at = self.at_peer();
         at.is_input::<I>()?;
+        if self.timeline() != Timeline::Session {
+            return at.computed_input(peer).ok_or(UsageError::NoSuchPeer);
+        }
         if peer == at.local {
             let own = at.inputs.as_ref().map(|inputs| &inputs.own).ok_or(UsageError::NoSuchPeer)?;
             let (value, before) = own.at(self.tick());
