@@ -117,7 +117,9 @@ pub const FRAMES_BYTES: usize = 1 << 20;
 pub const FRAMES_HELD_BYTES: usize = 8 << 20;
 /// Frames in one packet.
 pub const FRAMES_IN_PACKET: u64 = 256;
-/// How often a frame is repeated, at most, before a round trip has passed.
+/// How often a frame is repeated, at most, in the packets that follow it, before a round trip has passed.
 pub const FRAME_REPEATS: u32 = 3;
+/// How often, beside that, all frames that are not confirmed are repeated within a round trip.
+pub const FRAME_SWEEPS: u32 = 6;
 /// Steps of lockstep in one tick of the session.
 pub const LOCKSTEP_STEPS: u8 = 8;

@@ -1,9 +1,10 @@
 //! Links that open and close, and the control lane: greeting, roster, leases, digests.
 
 use crate::authority::subscribe_row;
+use crate::frames::FRAME_MARK;
 use crate::link::Link;
 use crate::news::News;
-use crate::peer::{Knock, Peer, Role};
+use crate::peer::{GuestSide, Knock, Peer, Role};
 use crate::peer_id::PeerId;
 use crate::presence::Owners;
 use hecs::World;
@@ -59,6 +60,14 @@ impl Peer {
 
     /// A message of the control lane.
     pub(crate) fn control_message(&mut self, world: &mut World, link: LinkId, bytes: &[u8]) {
+        if let Role::Guest(GuestSide { clock: Some(_), .. }) = &self.role
+            && bytes.first() == Some(&FRAME_MARK)
+        {
+            if self.take_first_frame(bytes).is_err() {
+                self.end_session(world, DisconnectReason::Malformed, true);
+            }
+            return;
+        }
         let message = control::decode(bytes);
         match &mut self.role {
             Role::Host(host) => {

@@ -22,6 +22,7 @@ mod sealer;
 pub use frame::Seat;
 pub use orders::OrderId;
 
+pub(crate) use exchange::FRAME_MARK;
 pub(crate) use feed::FrameFeed;
 pub(crate) use frame::{Frame, Origin};
 pub(crate) use orders::MARK as ORDER_MARK;
@@ -131,3 +132,5 @@ const FIRST_BYTES: usize = limits::MESSAGE_BYTES - limits::FRAME_BYTES - 16;
 
 #[cfg(test)]
 mod session_tests;
+#[cfg(test)]
+mod test_rig;

@@ -244,7 +244,7 @@ impl Link {
 
     /// Queues the first frame. A peer without room for it is too slow, and is removed at the next send.
     pub(crate) fn post_first_frame(&mut self, bytes: &[u8]) {
-        self.overfull |= !self.post(Lane::RELIABLE, bytes);
+        self.overfull |= !self.post(Lane::CONTROL, bytes);
     }
 
     /// Was nothing heard for longer than `limit`?

@@ -263,8 +263,7 @@ impl Peer {
     pub(crate) fn take_message(&mut self, world: &mut World, id: LinkId, bytes: &[u8], reliable: bool) {
         let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
         if reliable && bytes.first() == Some(&ORDER_MARK) {
-            let taken = if self.is_host() { self.take_order(index, bytes) } else { self.take_first_frame(index, bytes) };
-            return match taken {
+            return match self.take_order(index, bytes) {
                 Ok(()) => {}
                 Err(error) if self.is_host() => self.misbehaved(world, index, error),
                 Err(_) => self.end_session(world, DisconnectReason::Malformed, true),

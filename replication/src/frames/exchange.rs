@@ -4,7 +4,6 @@ use super::Side;
 use super::feed::{Behind, FrameFeed, Pace};
 use super::frame::{Origin, Seat};
 use super::intake::Taken;
-use super::orders::MARK;
 use super::sealer::Present;
 use crate::error::UsageError;
 use crate::input::Source;
@@ -21,8 +20,11 @@ use tidelock_netcore::error::{DisconnectReason, PeerError};
 use tidelock_netcore::frames::FramesHead;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
-use tidelock_netcore::transport::{Lane, Transport};
+use tidelock_netcore::transport::Transport;
 
+/// The first byte of a first frame, on the lane of control messages: what goes there otherwise begins with the number of its layout. It
+/// goes there because it must not come before the word that lets the guest in.
+pub(crate) const FRAME_MARK: u8 = 255;
 /// A confirmation that has no inputs to ride with goes out at most so often.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(50);
 /// Until a link was measured, what was not confirmed for so long counts as lost.
@@ -96,7 +98,7 @@ impl Peer {
         let mut outcome = first.map(|frame| {
             let Some(frame) = frame else { return };
             packet.clear();
-            packet.put(u64::from(MARK), 8);
+            packet.put(u64::from(FRAME_MARK), 8);
             packet.put(frame.tick.0, 64);
             frame.write_whole(&self.schema, packet);
             link.post_first_frame(&packet.to_bytes());
@@ -146,7 +148,7 @@ impl Peer {
     }
 
     /// Guest: the first frame, whole.
-    pub(crate) fn take_first_frame(&mut self, index: usize, bytes: &[u8]) -> Result<(), PeerError> {
+    pub(crate) fn take_first_frame(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         let malformed = |cause| PeerError::Malformed { what: "first frame", cause };
         let Some(taking) = self.frames.as_mut().and_then(|frames| frames.taking()) else {
             return Err(PeerError::OutOfOrder("a frame, and there should be none"));
@@ -160,7 +162,6 @@ impl Peer {
         taking.intake.begin(tick, &self.schema, &mut r).map_err(malformed)?;
         taking.searched = None;
         taking.confirmed = None;
-        self.links[index].last_heard = self.time.now;
         self.frames_came();
         Ok(())
     }

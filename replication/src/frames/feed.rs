@@ -13,13 +13,16 @@ use tidelock_netcore::tick::Tick;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind;
 
+/// All that is not confirmed is repeated every time if it takes no more than this: less than what a datagram costs beside.
+const CHEAP_BITS: usize = 8 * 64;
+
 /// How often frames are repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) now: Duration,
     /// A round trip: what is not confirmed after it counts as lost.
     pub(crate) trip: Duration,
-    /// So often at most within it.
+    /// So often at most within it, one after the other; none at all: nothing is lost.
     pub(crate) repeats: u32,
 }
 
@@ -41,6 +44,8 @@ pub(crate) struct FrameFeed {
     next: Tick,
     /// Frames from the first that is not confirmed on, as far as they were sent.
     flights: VecDeque<Flight>,
+    /// When all that was not confirmed was repeated last.
+    swept: Duration,
     /// Bits that the next packet needs at least, and found no room.
     need: usize,
 }
@@ -48,7 +53,7 @@ pub(crate) struct FrameFeed {
 impl FrameFeed {
     /// For a guest that has the state after the tick before `first`.
     pub(crate) fn from(first: Tick) -> Self {
-        Self { first, begun: false, next: first.plus(1), flights: VecDeque::new(), need: 0 }
+        Self { first, begun: false, next: first.plus(1), flights: VecDeque::new(), swept: Duration::ZERO, need: 0 }
     }
 
     /// The first frame, as soon as there is one, and once: it is to be sent whole.
@@ -104,13 +109,23 @@ impl FrameFeed {
         if sealer.oldest().is_none_or(|oldest| oldest > self.next) {
             return Err(Behind);
         }
-        let Some(start) = self.start(newest, pace) else { return Ok(false) };
+        let Some(mut start) = self.start(newest, pace) else { return Ok(false) };
+        // losses come in runs: now and then everything is repeated, and every time if that is cheap
+        let sweeps = pace.now >= self.swept + pace.trip / limits::FRAME_SWEEPS;
+        let unconfirmed = newest.since(self.next) + 1;
+        if pace.repeats > 0 && start > self.next {
+            let cheap = self.count(sealer, self.next, newest, limit.min(CHEAP_BITS)) == unconfirmed;
+            start = if sweeps || cheap { self.next } else { start };
+        }
         let count = self.count(sealer, start, newest, limit);
         if count == 0 {
             return Ok(false);
         }
         FramesHead { first: start, count }.write(w);
         Self::write_frames(sealer, start, count, w);
+        if start == self.next {
+            self.swept = pace.now;
+        }
         self.note_sent(start, count, pace);
         Ok(true)
     }

@@ -37,8 +37,7 @@ pub(super) struct Pending {
     words: Vec<u32>,
 }
 
-/// What stands where a message's number stands, on the lane of reliable messages: up an order, down the first frame. No schema has
-/// so many messages.
+/// What stands where a message's number stands, on the lane of reliable messages: an order. No schema has so many messages.
 pub(crate) const MARK: u8 = 255;
 const _: () = assert!(limits::MESSAGES <= MARK as usize);
 /// Bits of an order's type.
