@@ -3,7 +3,7 @@
 //! The digest of a component is the wrapping sum of a keyed hash per row, so that neither archetypes nor rows matter. A sum
 //! rather than an exclusive or, in which equal pairs would cancel out. Against accidents, not against malice.
 
-use crate::checkpoint::{Differ, DigestWriter};
+use crate::checkpoint::{CheckpointWriter, Differ};
 use crate::column::NameOf;
 use crate::netid::NetId;
 use crate::rewind::saves::{Save, Watched};
@@ -66,7 +66,7 @@ impl Reading<'_> {
     fn each(&self, part: usize, take: &mut dyn FnMut(Row, u64)) {
         let salt = mix(self.session, part as u64);
         let key = |net: NetId| mix(net.0, salt);
-        let mut writer = DigestWriter::new(self.names);
+        let mut writer = CheckpointWriter::for_digest(self.names);
         for (index, watched) in self.watched.iter().enumerate() {
             let marks = &self.save.structure.table(index).marks;
             if part == 0 {

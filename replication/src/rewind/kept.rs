@@ -1,7 +1,7 @@
 //! One kind of value that is saved and restored, behind a common face. Erasure is done per column, like that of what travels:
 //! going row by row through a query costs six times as much.
 
-use crate::checkpoint::{Checkpoint, Differ, DigestWriter};
+use crate::checkpoint::{Checkpoint, CheckpointWriter, Differ};
 use crate::netid::NetId;
 use crate::rewind::structure::Rewound;
 use hecs::{Archetype, Component, Entity, EntityBuilder, EntityRef, World};
@@ -40,7 +40,7 @@ pub(crate) trait Values: Send + Sync {
         &self,
         marks: &[Rewound],
         key: &dyn Fn(NetId) -> u64,
-        writer: &mut DigestWriter<'_>,
+        writer: &mut CheckpointWriter<'_>,
         each: &mut dyn FnMut(usize, u64),
     );
     fn differ(&self, row: usize, other: &dyn Values, other_row: usize, at: &mut Differ<'_>) -> bool;
@@ -121,11 +121,11 @@ impl<C: Component + Checkpoint> Values for Column<C> {
         &self,
         marks: &[Rewound],
         key: &dyn Fn(NetId) -> u64,
-        writer: &mut DigestWriter<'_>,
+        writer: &mut CheckpointWriter<'_>,
         each: &mut dyn FnMut(usize, u64),
     ) {
         for (row, (mark, value)) in marks.iter().zip(&self.0).enumerate() {
-            value.digest(writer);
+            value.write(writer);
             each(row, writer.finish(key(mark.net)));
         }
     }
