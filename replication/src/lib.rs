@@ -127,7 +127,7 @@ pub use peer_id::PeerId;
 pub use receipts::{Decision, Receipt, Traffic};
 pub use relevance::{Detail, Relevance, Room, Sight, Unseen, Viewpoint};
 pub use replicate::Replicate;
-pub use rewind::{Restored, RewindError, Rewound};
+pub use rewind::{Restored, RewindError, Rewound, SnapshotError};
 pub use rng::Rng;
 pub use schema::{ComponentOptions, KindOptions, Schema, SchemaBuilder, SchemaError, SchemaMistake};
 pub use step::Step;

@@ -25,9 +25,11 @@ mod limbo;
 mod load;
 mod restore;
 pub(crate) mod saves;
+mod snapshot;
 mod structure;
 
 pub use restore::Restored;
+pub use snapshot::SnapshotError;
 pub use structure::Rewound;
 
 /// The name of the entity that carries the resources: the last one that there is.
@@ -153,7 +155,7 @@ impl Peer {
             net.filter(is_it).or_else(|| elsewhere(entity))
         };
         let (schema, session) = (&*self.schema, self.session());
-        Some(read(Reading { schema, watched: saves.watched(), save, names: &names, session }))
+        Some(read(Reading { schema, watched: saves.watched(), save, names: &names, session, kinds: u64::MAX }))
     }
 
     /// A step begins: whoever was spawned or despawned is in the shared order from now on, and the world is saved.
@@ -190,7 +192,7 @@ impl Peer {
             let Some(slot) = self.entities.slot_of(net) else { return };
             let Some(record) = self.entities.get(slot) else { return };
             let (entity, was_told) = (record.entity, record.out_row != NO_ROW);
-            graves.push(Grave { net, entity, tick });
+            graves.push(Grave { net, entity, tick, tag: record.tag() });
             self.end_entity(slot);
             if was_told && self.config.local_news {
                 self.news.push(News::Despawned { entity, net });
