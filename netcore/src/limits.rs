@@ -14,6 +14,16 @@ pub const LANE_QUEUE_BYTES: usize = 1 << 20;
 pub const MESSAGE_COST: usize = 64;
 /// How long a lane may have a message to hand over that the transport does not take; then the peer is too slow.
 pub const LANE_QUEUE_TIME: Duration = Duration::from_secs(10);
+/// Bytes of one blob: a large thing that goes to a guest in pieces.
+pub const BLOB_BYTES: usize = 16 << 20;
+/// Topics that blobs may have. Of each, one is on its way at a time, or is there and was not fetched.
+pub const BLOB_TOPICS: usize = 4;
+/// Bytes of a blob in one piece: what fits one packet with its head.
+pub const BLOB_PIECE: usize = 1000;
+/// Bytes of blobs that may be on their way to a guest: beyond, it must say first that it has some.
+pub const BLOB_FLIGHT: usize = 256 << 10;
+/// While round trips take so much longer than they took lately, no piece goes out: queues are filling up somewhere.
+pub const BLOB_DELAY: Duration = Duration::from_millis(100);
 /// Bits per second towards one peer that can be set at least.
 pub const BANDWIDTH_LEAST: u64 = 16_000;
 /// Bytes of the smallest state packet that is built because no more may be sent now.

@@ -58,6 +58,7 @@ mod admission;
 mod apply;
 mod audience;
 mod authority;
+mod blob;
 mod block;
 mod capture;
 pub mod checkpoint;
