@@ -25,6 +25,7 @@ pub fn run(data: &[u8]) {
     attack.run(&mut from, |_| {});
     attack.frame();
     let (victim, now) = (&mut attack.victim, attack.now);
+    victim.mend(); // what its own game wrote is drawn as it is
     if let Ok(drawn) = victim.peer.present::<Position>(&victim.world, now) {
         for (_, position) in drawn {
             // motion goes on past the newest sample, so it may lead out of the range
