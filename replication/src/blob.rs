@@ -97,7 +97,9 @@ impl Peer {
         }
         let link = self.links.iter_mut().find(|l| l.peer == peer).ok_or(UsageError::NoSuchPeer)?;
         let refused = link.blobs.outgoing.offer(topic, bytes.into());
-        refused.map_err(|_| UsageError::Config("a blob is longer than limits::BLOB_BYTES, or its topic is not below limits::BLOB_TOPICS"))
+        refused.map_err(|_| {
+            UsageError::Config("a blob is longer than limits::BLOB_BYTES, or its topic is not below limits::BLOB_TOPICS")
+        })
     }
 
     /// The last blob of a topic that came whole, once, and who sent it.

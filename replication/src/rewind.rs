@@ -106,8 +106,7 @@ impl Peer {
         if ticks > limits::SAVES {
             return Err(UsageError::Config("more ticks are to be kept than limits::SAVES"));
         }
-        let kinds = self.schema.kinds.iter().enumerate();
-        let kinds = kinds.fold(0, |mask, (i, k)| mask | u64::from(k.rewound && !k.is_computed()) << i);
+        let kinds = self.schema.kinds_rewound();
         self.start_saves(world, Timeline::Session, ticks, kinds);
         Ok(())
     }

@@ -25,11 +25,11 @@ use crate::entities::Tag;
 use crate::netid::NetId;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
-use crate::policy::OWNER_SLOTS;
+use crate::policy::{OWNER_SLOTS, Timeline};
 use crate::presence::UNOWNED;
 use crate::rewind::digest::Reading;
 use crate::rewind::structure::Row;
-use crate::rewind::{RESOURCES, RewindError};
+use crate::rewind::{RewindError, resources_of};
 use crate::schema::Inner;
 use hecs::World;
 use thiserror::Error;
@@ -83,16 +83,16 @@ impl From<CheckpointError> for SnapshotError {
 
 impl Peer {
     /// A tick that is kept, as bytes: entities of the kinds that are [`rewound`](crate::KindOptions::rewound) with their
-    /// components that are registered with `.checkpoint()`, and all resources, exactly. What this is for: a saved game.
+    /// components that are registered with `.checkpoint()`, and the resources, exactly. What this is for: a saved game.
     ///
     /// # Errors
     /// [`RewindError`] for a tick that is not kept; see [`keep_saves`](Self::keep_saves).
     pub fn save_bytes(&self, world: &World, tick: Tick) -> Result<Vec<u8>, RewindError> {
-        let saves = self.saves.as_ref().ok_or(RewindError::NoSaves)?;
+        let saves = self.saves[Timeline::Session].as_ref().ok_or(RewindError::NoSaves)?;
         if let Some(oldest) = saves.oldest().filter(|oldest| tick < *oldest) {
             return Err(RewindError::TooOld { tick, oldest });
         }
-        self.snapshot(world, tick, u64::MAX).ok_or(RewindError::NotSaved(tick))
+        self.snapshot(world, Timeline::Session, tick, u64::MAX).ok_or(RewindError::NotSaved(tick))
     }
 
     /// Makes entities and resources what they are in a saved game, and goes on from its tick; the bytes may come from anywhere, and
@@ -106,15 +106,15 @@ impl Peer {
         if self.transport.is_some() || !self.is_host() {
             return Err(SnapshotError::NotAlone);
         }
-        let all = self.saves.as_ref().is_some_and(|s| s.all);
-        let kinds = self.schema.kinds.iter().enumerate();
-        let kinds = kinds.fold(0, |mask, (kind, entry)| mask | u64::from(all || entry.rewound) << kind);
+        let saves = self.saves[Timeline::Session].as_ref();
+        let kinds = saves.map_or_else(|| self.schema.kinds_rewound(), |saves| saves.kinds);
         let last = limits::SESSION_MICROS / 1_000_000 * u64::from(self.config.tick_rate);
-        let tick = self.load(world, bytes, kinds, Tick(last))?;
+        let tick = self.load(world, Timeline::Session, bytes, kinds, Tick(last))?;
         self.adopt_loaded(world);
         let before = tick.minus(1);
         (self.time.step, self.time.tick, self.time.due, self.time.ran) = (before, before, before, before);
         (self.time.last_send, self.time.captured) = (before, before);
+        self.time.with.clear();
         // the session's clock goes on from there
         self.config.counters_from = tick.0;
         self.time.began = Some(self.time.now);
@@ -122,9 +122,9 @@ impl Peer {
         Ok(tick)
     }
 
-    /// A tick that is kept, as bytes, with the entities of those kinds (bit k: kind k) and all resources.
-    pub(crate) fn snapshot(&self, world: &World, tick: Tick, kinds: u64) -> Option<Vec<u8>> {
-        let saves = self.saves.as_ref()?;
+    /// A tick that is kept of a timeline, as bytes, with the entities of those kinds (bit k: kind k) and the timeline's resources.
+    pub(crate) fn snapshot(&self, world: &World, line: Timeline, tick: Tick, kinds: u64) -> Option<Vec<u8>> {
+        let saves = self.saves[line].as_ref()?;
         let save = saves.get(tick)?;
         let tag = |net: NetId| {
             let record = self.entities.slot_of(net).and_then(|slot| self.entities.get(slot));
@@ -132,7 +132,7 @@ impl Peer {
             // one that the game took away itself has left nothing
             record.map(|r| r.tag()).or_else(grave).unwrap_or(Tag { owners: [UNOWNED; OWNER_SLOTS], cut: 0, key: 0 })
         };
-        self.read_save(world, save, |reading| write(&Reading { kinds, ..reading }, &tag))
+        self.read_save(world, line, save, |reading| write(&Reading { kinds, ..reading }, &tag))
     }
 }
 
@@ -153,7 +153,7 @@ fn write(of: &Reading<'_>, tag: &dyn Fn(NetId) -> Tag) -> Vec<u8> {
 fn rows(of: &Reading<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, watched) in of.watched.iter().enumerate() {
-        let told = |net| watched.kind.map_or(net == RESOURCES, |kind| of.kinds >> kind & 1 != 0);
+        let told = |net| watched.kind.map_or(resources_of(net).is_some(), |kind| of.kinds >> kind & 1 != 0);
         let marks = of.save.structure.table(index).marks.iter().enumerate();
         rows.extend(marks.filter(|(_, mark)| told(mark.net)).map(|(row, mark)| Row::new(*mark, index, row)));
     }
@@ -212,6 +212,8 @@ fn names_digest(schema: &Inner) -> u64 {
     let mut hasher = Xxh3::new();
     let kinds = schema.kinds.iter().map(|kind| ("kind ", &kind.name));
     let kept = schema.kept.iter().map(|kept| (if kept.first.is_some() { "resource " } else { "component " }, &kept.name));
+    let lines: Vec<u8> = schema.kept.iter().map(|kept| kept.line as u8).collect();
+    hasher.update(&lines);
     for (sort, name) in kinds.chain(kept) {
         hasher.update(sort.as_bytes());
         hasher.update(name.as_bytes());

@@ -8,9 +8,10 @@ use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
+use crate::policy::Timeline;
 use crate::presence::Life;
-use crate::rewind::RESOURCES;
 use crate::rewind::limbo::mask_of;
+use crate::rewind::{Rewound, resources_name};
 use hecs::{Entity, EntityBuilder, World};
 use rustc_hash::FxHashMap;
 use tidelock_netcore::tick::Tick;
@@ -24,16 +25,31 @@ struct Place {
 }
 
 impl Peer {
-    /// Makes the entities of those kinds (bit k: kind k), and the resources, what they are in a snapshot. Time is the caller's.
-    /// All saves are let go: they are of another history.
-    #[cfg_attr(not(test), expect(dead_code, reason = "what a policy loads when a guest joins"))]
-    pub(crate) fn load_snapshot(&mut self, world: &mut World, bytes: &[u8], kinds: u64) -> Result<Tick, SnapshotError> {
-        self.load(world, bytes, kinds, Tick(u64::MAX >> 8))
+    /// Makes the entities of those kinds (bit k: kind k), and a timeline's resources, what they are in a snapshot of that timeline.
+    /// Time is the caller's. Saves of those kinds are let go: they are of another history.
+    #[cfg_attr(not(test), allow(dead_code, reason = "what a policy loads when a guest joins"))]
+    pub(crate) fn load_snapshot(
+        &mut self,
+        world: &mut World,
+        line: Timeline,
+        bytes: &[u8],
+        kinds: u64,
+    ) -> Result<Tick, SnapshotError> {
+        self.load(world, line, bytes, kinds, Tick(u64::MAX >> 8))
     }
 
-    pub(super) fn load(&mut self, world: &mut World, bytes: &[u8], kinds: u64, last: Tick) -> Result<Tick, SnapshotError> {
+    pub(super) fn load(
+        &mut self,
+        world: &mut World,
+        line: Timeline,
+        bytes: &[u8],
+        kinds: u64,
+        last: Tick,
+    ) -> Result<Tick, SnapshotError> {
         let schema = self.schema.clone();
-        let (head, values) = read_head(&schema, bytes, kinds, last)?;
+        let all = self.saves[line].as_ref().is_some_and(|s| s.is_of_all());
+        let lines = if all { &Timeline::ALL[..] } else { &[line] };
+        let (head, values) = read_head(&schema, bytes, kinds, lines, last)?;
         let places = self.find_places(world, &head, kinds)?;
         let columns = {
             let by_handle: FxHashMap<Entity, NetId> =
@@ -52,7 +68,7 @@ impl Peer {
         };
         match columns {
             Ok(columns) => {
-                self.place(world, &head, &places, &columns, kinds);
+                self.place(world, &head, &places, &columns, kinds, lines);
                 Ok(head.tick)
             }
             Err(error) => {
@@ -67,7 +83,7 @@ impl Peer {
     /// Those who are here under their names, and new ones for the others.
     fn find_places(&self, world: &mut World, head: &Head, kinds: u64) -> Result<Vec<Place>, SnapshotError> {
         let here = |world: &World, row: &Arriving| {
-            let Some(kind) = row.kind else { return Ok(self.entities.resources.filter(|e| world.contains(*e))) };
+            let Some(kind) = row.kind else { return Ok(self.entities.handle(row.net).filter(|e| world.contains(*e))) };
             let Some(record) = self.entities.slot_of(row.net).and_then(|slot| self.entities.get(slot)) else { return Ok(None) };
             if record.kind != kind && kinds >> record.kind & 1 == 0 {
                 return Err(SnapshotError::Taken(row.net));
@@ -86,22 +102,28 @@ impl Peer {
         Ok(places)
     }
 
-    fn place(&mut self, world: &mut World, head: &Head, places: &[Place], columns: &[Filled], kinds: u64) {
-        self.forget_saves(world);
-        if let Some(saves) = &mut self.saves {
-            saves.start_over();
+    fn place(&mut self, world: &mut World, head: &Head, places: &[Place], columns: &[Filled], kinds: u64, lines: &[Timeline]) {
+        for line in Timeline::ALL {
+            let is_touched = |kept: u64| lines.contains(&line) || kept & kinds != 0;
+            if self.saves[line].as_ref().is_some_and(|s| is_touched(s.kinds)) {
+                self.forget_saves(world, line);
+                self.saves[line].as_mut().into_iter().for_each(|s| s.start_over());
+            }
         }
         self.end_others(world, head, places, kinds);
         put_values(&self.schema.kept, world, head, places, columns);
         for (row, place) in head.rows.iter().zip(places) {
             match row.kind {
                 Some(kind) => self.register(world, row, *place, kind),
-                None => self.entities.resources = Some(place.entity),
+                None => self.entities.set_entity(row.net, place.entity),
             }
         }
-        if let Some(entity) = self.entities.resources.filter(|_| self.saves.is_some()) {
-            // it is there: just placed, or kept
-            let _ = world.insert_one(entity, crate::rewind::Rewound { net: RESOURCES });
+        for line in lines.iter().filter(|line| self.keeper_of(**line).is_some()) {
+            let net = resources_name(*line);
+            if let Some(entity) = self.entities.handle(net) {
+                // the game may have despawned it
+                let _ = world.insert_one(entity, Rewound { net });
+            }
         }
         self.dirty = true;
     }
@@ -135,11 +157,6 @@ impl Peer {
             if is_told {
                 self.news.push(News::Despawned { entity, net });
             }
-        }
-        if !head.rows.iter().any(|row| row.kind.is_none())
-            && let Some(entity) = self.entities.resources.take()
-        {
-            let _ = world.despawn(entity);
         }
     }
 

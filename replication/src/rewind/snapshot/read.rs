@@ -8,12 +8,12 @@ use crate::column::NameOf;
 use crate::entities::Tag;
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
-use crate::policy::OWNER_SLOTS;
+use crate::policy::{OWNER_SLOTS, Timeline};
 use crate::presence::{CUT_BITS, UNOWNED};
-use crate::rewind::RESOURCES;
 use crate::rewind::digest::{key, presence, sum_up};
-use crate::rewind::kept::Values;
+use crate::rewind::kept::{KeptEntry, Values};
 use crate::rewind::structure::Rewound;
+use crate::rewind::{resources_name, resources_of};
 use crate::schema::Inner;
 use hecs::Entity;
 use tidelock_netcore::limits;
@@ -43,9 +43,15 @@ pub(super) struct Filled {
     pub(super) values: Box<dyn Values>,
 }
 
-/// Reads what a snapshot consists of. `kinds`: the ones that it may bring, as bits; `last`: the last tick that it may be of. Gives the
-/// rest of the bytes back.
-pub(super) fn read_head<'a>(schema: &Inner, bytes: &'a [u8], kinds: u64, last: Tick) -> Result<(Head, &'a [u8]), SnapshotError> {
+/// Reads what a snapshot consists of. `kinds`: the ones that it may bring, as bits; `lines`: the timelines whose resources; `last`: the
+/// last tick that it may be of. Gives the rest of the bytes back.
+pub(super) fn read_head<'a>(
+    schema: &Inner,
+    bytes: &'a [u8],
+    kinds: u64,
+    lines: &[Timeline],
+    last: Tick,
+) -> Result<(Head, &'a [u8]), SnapshotError> {
     let mut r = CheckpointReader::new(bytes, &|_| None);
     let [layout] = r.array()?;
     if layout != LAYOUT {
@@ -60,7 +66,7 @@ pub(super) fn read_head<'a>(schema: &Inner, bytes: &'a [u8], kinds: u64, last: T
         return Err(CheckpointError::OutOfRange("tick").into());
     }
     let shapes = read_shapes(schema, kinds, &mut r)?;
-    let rows = read_rows(schema, &shapes, &mut r)?;
+    let rows = read_rows(schema, &shapes, lines, &mut r)?;
     let rest = r.left();
     Ok((Head { session, tick, rows }, &bytes[bytes.len() - rest..]))
 }
@@ -90,7 +96,12 @@ fn read_shapes(schema: &Inner, kinds: u64, r: &mut CheckpointReader<'_>) -> Resu
     Ok(shapes)
 }
 
-fn read_rows(schema: &Inner, shapes: &[Shape], r: &mut CheckpointReader<'_>) -> Result<Vec<Arriving>, SnapshotError> {
+fn read_rows(
+    schema: &Inner,
+    shapes: &[Shape],
+    lines: &[Timeline],
+    r: &mut CheckpointReader<'_>,
+) -> Result<Vec<Arriving>, SnapshotError> {
     let count = r.length()?;
     if count > limits::ROWS {
         return Err(CheckpointError::TooLarge.into());
@@ -107,9 +118,7 @@ fn read_rows(schema: &Inner, shapes: &[Shape], r: &mut CheckpointReader<'_>) -> 
     for row in &mut rows {
         let shape = usize::try_from(r.varint()?).ok().and_then(|shape| shapes.get(shape));
         (row.kind, row.mask) = *shape.ok_or(CheckpointError::OutOfRange("shape"))?;
-        if row.kind.is_none() != (row.net == RESOURCES) || row.net > RESOURCES {
-            return Err(CheckpointError::OutOfRange("name").into());
-        }
+        check_name(schema, row, lines)?;
     }
     for slot in 0..schema.slots {
         for row in &mut rows {
@@ -129,6 +138,20 @@ fn read_rows(schema: &Inner, shapes: &[Shape], r: &mut CheckpointReader<'_>) -> 
         row.tag.key = r.varint()?;
     }
     Ok(rows)
+}
+
+/// Do name and shape fit: an entity's, or that of a timeline's resources?
+fn check_name(schema: &Inner, row: &Arriving, lines: &[Timeline]) -> Result<(), SnapshotError> {
+    let line = resources_of(row.net);
+    if line.is_some() != row.kind.is_none() || row.net > resources_name(Timeline::Session) {
+        return Err(CheckpointError::OutOfRange("name").into());
+    }
+    let Some(line) = line else { return Ok(()) };
+    let of_others = |(c, kept): (usize, &KeptEntry)| row.mask >> c & 1 != 0 && kept.line != line;
+    if schema.kept.iter().enumerate().any(of_others) {
+        return Err(CheckpointError::OutOfRange("set of components").into());
+    }
+    if lines.contains(&line) { Ok(()) } else { Err(SnapshotError::Kind) }
 }
 
 fn owner(number: u64) -> Result<PeerId, CheckpointError> {

@@ -68,13 +68,13 @@ fn look(scene: &Scene) -> Vec<String> {
         seen.push(format!("{} {position:?} {name:?} {stunned:?} {velocity:?} {target:?} {marks:?} {tag:?}", record.net));
     }
     seen.sort();
-    let score = scene.peer.entities.resources.map(|e| format!("{:?}", *scene.world.get::<&Score>(e).unwrap()));
+    let score = scene.peer.entities.resources[0].map(|e| format!("{:?}", *scene.world.get::<&Score>(e).unwrap()));
     seen.extend(score);
     seen
 }
 
 fn load(scene: &mut Scene, bytes: &[u8], kinds: u64) -> Result<Tick, SnapshotError> {
-    scene.peer.load_snapshot(&mut scene.world, bytes, kinds)
+    scene.peer.load_snapshot(&mut scene.world, Timeline::Session, bytes, kinds)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_snapshot_is_the_same_world_whatever_was_there_before() {
     for seed in 0..40u64 {
         let mut source = played(8 + seed);
         let tick = source.step(|_, _| {});
-        let bytes = source.peer.snapshot(&source.world, tick, ALL).unwrap();
+        let bytes = source.peer.snapshot(&source.world, Timeline::Session, tick, ALL).unwrap();
         let digest = source.peer.saved_digest(&source.world, tick);
         // one who was there, went other ways from some tick on, and has things of its own
         let mut other = played(mix(seed, 1) % (8 + seed));
@@ -169,7 +169,12 @@ fn what_is_no_snapshot_changes_nothing() {
     let mut unchanged = |bytes: &[u8], what: &dyn Fn() -> String| {
         let result = load(&mut other, bytes, ALL);
         assert!(result.is_err(), "{}", what());
-        assert_eq!((other.world.len(), other.peer.saves.as_ref().unwrap().ring.len()), (count, 7), "{}", what());
+        assert_eq!(
+            (other.world.len(), other.peer.saves[Timeline::Session].as_ref().unwrap().ring.len()),
+            (count, 7),
+            "{}",
+            what()
+        );
         result.unwrap_err()
     };
     for end in 0..bytes.len() {
@@ -225,8 +230,8 @@ fn only_the_kinds_that_are_asked_for_are_told_and_touched() {
         targets.iter().for_each(|e| drop(world.remove_one::<Target>(*e)));
     });
     let tick = source.step(|_, _| {}).max(tick);
-    let all = source.peer.snapshot(&source.world, tick, ALL).unwrap();
-    let part = source.peer.snapshot(&source.world, tick, units).unwrap();
+    let all = source.peer.snapshot(&source.world, Timeline::Session, tick, ALL).unwrap();
+    let part = source.peer.snapshot(&source.world, Timeline::Session, tick, units).unwrap();
     assert!(part.len() < all.len());
     let mut other = Scene::new(4);
     let own = other.peer.spawn(&mut other.world, Crate, (Position { x: 5.0, y: 0.0 },)).unwrap();
@@ -242,7 +247,7 @@ fn only_the_kinds_that_are_asked_for_are_told_and_touched() {
     let net = source.peer.entities.iter().find(|(_, r)| r.kind == kind("unit") && !r.parked).map(|(_, r)| r.net).unwrap();
     let mut taken = Scene::new(4);
     let squatter = taken.world.spawn((Crate,));
-    taken.peer.register_own(&mut taken.world, squatter, kind("crate"), net);
+    taken.peer.register_own(&mut taken.world, squatter, kind("crate"), net, PeerId::HOST);
     assert_eq!(load(&mut taken, &part, units), Err(SnapshotError::Taken(net)));
     assert_eq!(load(&mut taken, &all, ALL), Ok(tick));
     assert!(!taken.world.contains(squatter));
