@@ -73,7 +73,7 @@ pub const PIECE_HEAD: usize = 10;
 /// Blob bytes of the smallest piece that is worth its head.
 const PIECE_LEAST: usize = 32;
 /// A word goes out whenever so many bytes have come since the last.
-const WORD_EVERY: usize = limits::BLOB_FLIGHT / 8;
+const WORD_EVERY: usize = 4 * limits::BLOB_PIECE;
 
 impl Bulk<'_> {
     /// Appends the message.
@@ -126,11 +126,22 @@ impl<'a> Bulk<'a> {
 }
 
 /// The blobs that go to one guest.
-#[derive(Debug, Default)]
+///
+/// How much is on its way at a time begins small and grows with what arrives, until [`slow_down`](Self::slow_down) is called: a
+/// path may carry far less than was set for it, and whatever waits in it would hold up all else.
+#[derive(Debug)]
 pub struct Outgoing {
     /// The oldest first.
     blobs: VecDeque<Leaving>,
     last_id: u32,
+    /// Bytes that may be on their way now.
+    window: usize,
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Self { blobs: VecDeque::new(), last_id: 0, window: limits::BLOB_FLIGHT_LEAST }
+    }
 }
 
 #[derive(Debug)]
@@ -183,7 +194,7 @@ impl Outgoing {
         let flight: usize = self.blobs.iter().map(Leaving::in_flight).sum();
         let left = (blob.bytes.len() - blob.sent).min(limits::BLOB_PIECE);
         let size = limit.saturating_sub(PIECE_HEAD).min(left);
-        if size < left.min(PIECE_LEAST) || flight + size > limits::BLOB_FLIGHT {
+        if size < left.min(PIECE_LEAST) || flight + size > self.window {
             return None;
         }
         let Announce { topic, id, .. } = blob.announce;
@@ -231,11 +242,17 @@ impl Outgoing {
         if !blob.announced || bytes < blob.got || bytes > blob.sent {
             return Err(PeerError::OutOfOrder("a word on bytes that were not sent"));
         }
+        self.window = (self.window + (bytes - blob.got) / 4).min(limits::BLOB_FLIGHT);
         (blob.got, blob.before) = (bytes, 0);
         if bytes == blob.bytes.len() {
             self.blobs.remove(at);
         }
         Ok(())
+    }
+
+    /// Queues are filling up on the way: half as much at a time from now on.
+    pub fn slow_down(&mut self) {
+        self.window = (self.window / 2).max(limits::BLOB_FLIGHT_LEAST);
     }
 
     /// How far a topic's blob has come, if one is on its way.

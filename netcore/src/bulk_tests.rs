@@ -92,6 +92,9 @@ fn no_more_is_on_its_way_than_may_be() {
     from.offer(1, blob(1 << 20, 2)).unwrap();
     let flight = |from: &Outgoing| from.blobs.iter().map(Leaving::in_flight).sum::<usize>();
     carry(&mut from, &mut to, 1010);
+    assert!((limits::BLOB_FLIGHT_LEAST - 1000..=limits::BLOB_FLIGHT_LEAST).contains(&flight(&from)), "little to begin with");
+    from.window = limits::BLOB_FLIGHT; // as it comes to be: see below
+    carry(&mut from, &mut to, 1010);
     assert!((limits::BLOB_FLIGHT - 1000..=limits::BLOB_FLIGHT).contains(&flight(&from)));
     assert_eq!(to.progress(1).map(|p| p.bytes), Some(0), "one after the other");
     // what a newer one replaced is on its way all the same, until a word on the newer one comes
@@ -99,11 +102,20 @@ fn no_more_is_on_its_way_than_may_be() {
     assert!(flight(&from) > limits::BLOB_FLIGHT - 1000);
     carry(&mut from, &mut to, 1010);
     assert!(flight(&from) <= limits::BLOB_FLIGHT);
-    for _ in 0..100 {
+    let widest = from.window;
+    from.slow_down();
+    assert_eq!(from.window, widest / 2);
+    (0..20).for_each(|_| from.slow_down());
+    assert_eq!(from.window, limits::BLOB_FLIGHT_LEAST);
+    let mut rounds = 0;
+    while !from.is_empty() && rounds < 100 {
         answer(&mut to, &mut from);
         carry(&mut from, &mut to, 1010);
-        assert!(flight(&from) <= limits::BLOB_FLIGHT);
+        assert!(flight(&from) <= from.window && from.window <= limits::BLOB_FLIGHT);
+        rounds += 1;
     }
+    assert!((10..60).contains(&rounds), "{rounds} round trips");
+    assert_eq!(from.window, limits::BLOB_FLIGHT, "what arrives makes room for more");
     assert!(to.take(0).as_deref() == Some(&*blob(1 << 20, 3)) && to.take(1).as_deref() == Some(&*blob(1 << 20, 2)));
 }
 

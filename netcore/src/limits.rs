@@ -20,8 +20,10 @@ pub const BLOB_BYTES: usize = 16 << 20;
 pub const BLOB_TOPICS: usize = 4;
 /// Bytes of a blob in one piece: what fits one packet with its head.
 pub const BLOB_PIECE: usize = 1000;
-/// Bytes of blobs that may be on their way to a guest: beyond, it must say first that it has some.
+/// Bytes of blobs that may be on their way to a guest at most: beyond, it must say first that it has some.
 pub const BLOB_FLIGHT: usize = 256 << 10;
+/// The same to begin with, and as soon as queues fill up on the way.
+pub const BLOB_FLIGHT_LEAST: usize = 8 << 10;
 /// While round trips take so much longer than they took lately, no piece goes out: queues are filling up somewhere.
 pub const BLOB_DELAY: Duration = Duration::from_millis(100);
 /// Bits per second towards one peer that can be set at least.

@@ -22,14 +22,15 @@ pub(crate) struct Blobs {
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
     message: Vec<u8>,
-    /// The shortest smoothed round trip of this stretch of time and of the one before, and when this one began.
+    /// The shortest round trip of this stretch of time and of the one before, and when this one began.
     least: (Option<Duration>, Option<Duration>, Duration),
+    slowed: Duration,
 }
 
 impl Blobs {
     /// Do packets wait on the way for longer than they did lately?
     fn is_path_full(&mut self, rtt: &RttEstimator, now: Duration) -> bool {
-        let trip = rtt.smoothed();
+        let trip = rtt.latest();
         if trip.is_zero() {
             return false;
         }
@@ -38,7 +39,12 @@ impl Blobs {
         }
         self.least.0 = Some(self.least.0.map_or(trip, |least| least.min(trip)));
         let least = self.least.0.into_iter().chain(self.least.1).min().unwrap_or(trip);
-        trip > least + limits::BLOB_DELAY + rtt.variation()
+        let is_full = trip > least + limits::BLOB_DELAY;
+        if is_full && now >= self.slowed + trip {
+            self.slowed = now;
+            self.outgoing.slow_down();
+        }
+        is_full
     }
 }
 
@@ -61,7 +67,8 @@ impl Link {
             self.allowance.debit(now, self.blobs.message.len() + overhead);
             self.counters.message_bytes_out += self.blobs.message.len() as u64;
         }
-        if self.blobs.outgoing.is_empty() || self.blobs.is_path_full(&self.rtt, now) {
+        // asked all along, so that it is known what is usual
+        if self.blobs.is_path_full(&self.rtt, now) || self.blobs.outgoing.is_empty() {
             return Ok(());
         }
         loop {
