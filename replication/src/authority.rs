@@ -132,6 +132,15 @@ impl Names {
         self.granted.contains_key(&peer)
     }
 
+    /// Host: a name is somebody's that this peer has not given in this session. It is not given again.
+    pub(crate) fn avoid(&mut self, net: NetId) {
+        let lease = net.0 / limits::LEASE;
+        self.next_lease = self.next_lease.max(lease + 1);
+        for own in self.own.iter_mut().filter(|own| own.0 <= net.0 && net.0 < own.1) {
+            own.0 = net.0 + 1;
+        }
+    }
+
     /// Host: a guest's leases end with its seat. The names in them are never given again.
     pub(crate) fn end(&mut self, peer: PeerId) {
         self.granted.remove(&peer);

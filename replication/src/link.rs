@@ -1,5 +1,6 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
+use crate::blob::Blobs;
 use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
@@ -73,6 +74,7 @@ pub(crate) struct Link {
     /// By lane, so that none can take another's room or hold it up.
     outbox: [Outbox; Lane::COUNT as usize],
     overfull: bool,
+    pub(crate) blobs: Blobs,
     /// The round of the digest that this peer was sent and has not answered (host only).
     pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
@@ -197,6 +199,7 @@ impl Link {
             owes_ack: None,
             outbox: Default::default(),
             overfull: false,
+            blobs: Blobs::default(),
             compared: None,
             refusals: VecDeque::new(),
             counters: LinkCounters::default(),
@@ -375,6 +378,17 @@ impl Link {
     pub(crate) fn state_did_not_fit(&mut self, limit: usize) {
         self.state_need = (2 * limit + self.overhead).min(LARGEST_SAVING);
         self.state_waits = true;
+    }
+
+    /// Bytes for what can always wait: none while state or a message does not find room.
+    pub(crate) fn spare_room(&mut self, now: Duration, interval: Duration) -> usize {
+        let waits = self.state_waits || self.outbox.iter().any(|outbox| !outbox.messages.is_empty());
+        if waits { 0 } else { self.allowance.spare_room(now, interval) }
+    }
+
+    /// The transport's overhead per packet, as it said last.
+    pub(crate) fn overhead(&self) -> usize {
+        self.overhead
     }
 
     /// A packet without state has gone out, room or not.

@@ -307,6 +307,12 @@ impl Inner {
         kinds.fold(0, |mask, (i, k)| mask | u64::from(k.policy.timeline() == line) << i)
     }
 
+    /// The kinds that a peer alone can keep saves of, as bits.
+    pub(crate) fn kinds_rewound(&self) -> u64 {
+        let kinds = self.kinds.iter().enumerate();
+        kinds.fold(0, |mask, (i, k)| mask | u64::from(k.rewound && !k.is_computed()) << i)
+    }
+
     /// Which of what is kept is resource `T`?
     pub(crate) fn resource_of<T: 'static>(&self) -> Option<&KeptEntry> {
         self.kept.iter().find(|k| k.first.is_some() && k.type_id == TypeId::of::<T>())

@@ -56,6 +56,7 @@ impl Peer {
                 Arrival::Opened { link, address } => self.link_opened(link, address),
                 Arrival::Datagram { link } => self.take_datagram(world, link, &payload), // 1, 2
                 Arrival::Message { link, lane } if lane == Lane::CONTROL => self.control_message(world, link, &payload),
+                Arrival::Message { link, lane } if lane == Lane::BULK => self.take_bulk(world, link, &payload),
                 Arrival::Message { link, .. } => self.take_message(world, link, &payload, true),
                 Arrival::Closed { link, reason } => self.link_closed(world, link, reason),
             }
@@ -523,6 +524,7 @@ impl Peer {
         for link in &mut self.links {
             // a link that has just ended is reported by the next poll
             let _ = link.flush_messages(&mut **transport, now, interval);
+            let _ = link.flush_blobs(&mut **transport, now, interval);
         }
         while let Some(index) = self.links.iter().position(|l| l.is_too_slow(now)) {
             if self.is_host() {

@@ -2,6 +2,7 @@
 //! world's archetypes are known.
 
 use crate::block::bits;
+use crate::entities::Tag;
 use crate::netid::NetId;
 use crate::policy::Timeline;
 use crate::rewind::RewindError;
@@ -43,6 +44,7 @@ pub(crate) struct Grave {
     pub(crate) net: NetId,
     pub(crate) entity: Entity,
     pub(crate) tick: Tick,
+    pub(crate) tag: Tag,
 }
 
 /// All that a peer needs to go back.
@@ -125,6 +127,13 @@ impl Saves {
             _ if self.get(tick).is_none() => Err(RewindError::NotSaved(tick)),
             _ => Ok(()),
         }
+    }
+
+    /// Another history goes on from here: nothing of the one before counts.
+    pub(super) fn start_over(&mut self) {
+        self.forget();
+        self.graves.clear();
+        self.confirmed = None;
     }
 
     /// No restore may go to `tick` or before any more.
