@@ -90,7 +90,12 @@ impl Peer {
                 };
                 match result {
                     Ok(Some(message)) => self.host_says(world, &message),
-                    Ok(None) => self.admitted(link),
+                    Ok(None) => {
+                        self.admitted(link);
+                        if self.is_in_session() {
+                            self.take_early(world, link);
+                        }
+                    }
                     Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
                 }
             }
@@ -195,7 +200,6 @@ impl Peer {
             // a peer that cannot take it is found out at the next send
             let _ = other.post_control(&Control::Joined { peer: peer.0, name: admitted.name.clone() });
         }
-        link.feed = self.feed_from_next();
         self.links.push(link);
         self.roster.insert(peer, admitted.name.clone());
         self.dirty = true;

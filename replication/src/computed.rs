@@ -6,6 +6,7 @@
 //! that tick ([`Peer::check_guesses`]).
 
 mod guess;
+mod join;
 mod playout;
 
 pub(crate) use guess::Guesses;
@@ -19,7 +20,6 @@ use crate::predict::{Cause, Correction};
 use crate::replicate::Replicate;
 use hecs::World;
 use playout::Playout;
-use std::ops::RangeInclusive;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
@@ -44,10 +44,10 @@ struct LockstepLine {
     frame: Tick,
     /// Steps still to be run of the frame before.
     left: u8,
-    /// The first frame whose orders have taken effect in no step yet.
-    orders_from: Tick,
-    /// The frames whose orders take effect in the step that is run.
-    current: RangeInclusive<u64>,
+    /// Is the step that is run the first of its frame? Then the frame's orders take effect in it.
+    first: bool,
+    /// The next one is.
+    fresh: bool,
     playout: Playout,
 }
 
@@ -73,8 +73,8 @@ impl Computed {
             next: Tick(1),
             frame: first,
             left: 0,
-            orders_from: first,
-            current: RangeInclusive::new(1, 0),
+            first: false,
+            fresh: false,
             playout: Playout::default(),
         };
         let (guesses, waits) = (Guesses::default(), false);
@@ -102,9 +102,10 @@ impl Peer {
                 return Some((tick, true));
             }
         }
+        let host = self.is_host();
         loop {
             let line = &mut self.computed.rollback;
-            let behind = self.time.step.since(line.next) > u64::from(CATCH_UP);
+            let behind = !host && self.time.step.since(line.next) > u64::from(CATCH_UP);
             if !line.loaded || line.next > self.time.step || behind && self.computed.run[0] >= CATCH_UP {
                 return None;
             }
@@ -152,13 +153,10 @@ impl Peer {
             if !due || !host && self.computed.run[1] >= CATCH_UP {
                 return None;
             }
-            line.left = frame.steps();
+            (line.left, line.fresh) = (frame.steps(), true);
             line.frame = frame.tick.plus(1);
         }
-        // those of frames that stand for no step wait for the next one that does
-        let last = line.frame.minus(1);
-        line.current = line.orders_from.0..=last.0;
-        line.orders_from = line.frame;
+        line.first = std::mem::take(&mut line.fresh);
         line.left -= 1;
         self.computed.run[1] += 1;
         let tick = line.next;
@@ -207,7 +205,7 @@ impl Peer {
                 Tick::ZERO
             }
         };
-        let lockstep = of(Timeline::Lockstep, lockstep.loaded, lockstep.orders_from.minus(1));
+        let lockstep = of(Timeline::Lockstep, lockstep.loaded, lockstep.frame.minus(1));
         let rollback = of(Timeline::Rollback, rollback.loaded, rollback.checked);
         lockstep.min(rollback).minus(1)
     }
@@ -244,19 +242,18 @@ impl Peer {
                 let tick = self.computed.rollback.ran;
                 frames.sealed(tick).or_else(|| self.computed.rollback.guesses.get(tick))
             }
-            Timeline::Lockstep => frames.sealed(Tick(*self.computed.lockstep.current.end())),
+            Timeline::Lockstep => frames.sealed(self.computed.lockstep.frame.minus(1)),
         }
     }
 
-    /// The frames whose orders take effect in the step. Rollback knows of none: what is not sealed yet cannot be guessed.
-    pub(crate) fn frames_of_step(&self) -> impl Iterator<Item = &Frame> {
-        let ticks = match self.time.line {
-            Timeline::Session => self.time.ran.0..=self.time.ran.0,
-            Timeline::Rollback => RangeInclusive::new(1, 0),
-            Timeline::Lockstep => self.computed.lockstep.current.clone(),
+    /// The frame whose orders take effect in the step. Rollback knows of none: what is not sealed yet cannot be guessed.
+    pub(crate) fn orders_of_step(&self) -> Option<&Frame> {
+        let here = match self.time.line {
+            Timeline::Session => true,
+            Timeline::Rollback => false,
+            Timeline::Lockstep => self.computed.lockstep.first,
         };
-        let frames = self.frames.as_deref();
-        ticks.filter_map(move |tick| frames?.sealed(Tick(tick)))
+        self.frame_of_step().filter(|_| here)
     }
 
     /// A seat's input on a timeline that every peer computes, the same everywhere: whether it arrived or was repeated is not told,
@@ -283,7 +280,22 @@ impl Peer {
             }
             Timeline::Lockstep => {
                 (lockstep.loaded, lockstep.next, lockstep.frame, lockstep.left) = (true, next, frame, 0);
-                lockstep.orders_from = frame;
+            }
+        }
+    }
+
+    /// The last tick of a timeline that this peer has run with what every peer runs it with: on the session's own, the last it ran;
+    /// on the rollback timeline, ticks after it may be taken back. `None` for a guest that has not got the timeline's state yet.
+    #[must_use]
+    pub fn confirmed(&self, line: Timeline) -> Option<Tick> {
+        let Computed { lockstep, rollback, .. } = &self.computed;
+        match line {
+            Timeline::Session => Some(self.time.step),
+            Timeline::Lockstep => lockstep.loaded.then(|| lockstep.next.minus(1)),
+            Timeline::Rollback if self.is_host() => Some(rollback.next.minus(1)),
+            Timeline::Rollback => {
+                let replay = self.saves[line].as_ref().and_then(|saves| saves.replay.front());
+                rollback.loaded.then(|| replay.map_or(rollback.checked, |next| rollback.checked.min(next.minus(1))))
             }
         }
     }

@@ -16,7 +16,7 @@ use tidelock_netcore::allowance::{Allowance, LARGEST_SAVING};
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::clock::RttEstimator;
 use tidelock_netcore::control::{self, Control};
-use tidelock_netcore::error::TransportError;
+use tidelock_netcore::error::{DisconnectReason, TransportError};
 use tidelock_netcore::limits;
 use tidelock_netcore::packet::{Echo, Stamp, WireTime};
 use tidelock_netcore::tick::Tick;
@@ -43,6 +43,8 @@ pub(crate) struct Link {
     pub(crate) inputs: Option<Box<InputBuffer>>,
     /// What the guest has of the frames, at the host of a schema that has some.
     pub(crate) feed: Option<Box<FrameFeed>>,
+    /// Why it has to go again, with the next send.
+    pub(crate) unwelcome: Option<DisconnectReason>,
     /// Bytes of the next packet of frames, if it has found no room.
     pub(crate) frame_need: usize,
     /// When the guest was told last how they come.
@@ -181,6 +183,7 @@ impl Link {
             incoming: Incoming::new(schema, first, tick, rows),
             inputs: None,
             feed: None,
+            unwelcome: None,
             frame_need: 0,
             fed_back: None,
             rtt: RttEstimator::default(),

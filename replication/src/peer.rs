@@ -37,7 +37,7 @@ use tidelock_netcore::clock::SessionClock;
 use tidelock_netcore::error::DisconnectReason;
 use tidelock_netcore::session::{Generation, Guest, HostGreeting, Terms};
 use tidelock_netcore::tick::Tick;
-use tidelock_netcore::transport::{LinkId, LinkStats, Transport};
+use tidelock_netcore::transport::{Lane, LinkId, LinkStats, Transport};
 
 /// One participant of a session. See the crate's front page for the loop that drives it.
 pub struct Peer {
@@ -130,6 +130,8 @@ pub(crate) struct GuestSide {
     pub(crate) clock: Option<SessionClock>,
     pub(crate) session: u64,
     pub(crate) lease_requested: bool,
+    /// Messages of other lanes that have overtaken the welcome, and their bytes.
+    pub(crate) early: (Vec<(Lane, Vec<u8>)>, usize),
 }
 
 /// A participant, for lists of people.
@@ -193,7 +195,15 @@ impl Peer {
             let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
             let generation = machine.generation();
             let link = None;
-            Role::Guest(GuestSide { machine, generation, link, clock: None, session: 0, lease_requested: false })
+            Role::Guest(GuestSide {
+                machine,
+                generation,
+                link,
+                clock: None,
+                session: 0,
+                lease_requested: false,
+                early: Default::default(),
+            })
         };
         let schema = schema.0;
         let mut roster = BTreeMap::new();

@@ -232,6 +232,9 @@ impl Peer {
             }
         }
         let Some(saves) = &mut self.saves[line] else { return };
+        if saves.on_request {
+            return;
+        }
         saves.save(world, tick);
         if let Some(oldest) = saves.oldest() {
             self.end_parked(world, line, oldest.minus(1));

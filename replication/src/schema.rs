@@ -162,8 +162,9 @@ impl Schema {
         };
         let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
         let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
-        let resources = inner.kept.iter().filter(|k| k.first.is_some());
-        let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: r.line as u64 });
+        let sort = |k: &KeptEntry| if k.first.is_some() { "resource" } else { "checkpoint" };
+        let resources = inner.kept.iter().filter(|k| k.only);
+        let resources = resources.map(|k| SchemaEntry { name: format!("{} {}", sort(k), k.name), digest: k.line as u64 });
         let messages = inner.messages.iter().map(message);
         let orders = inner.orders.iter();
         let orders = orders.map(|o| SchemaEntry { name: format!("order {}", o.name), digest: o.layout.digest(&o.name) });
@@ -211,6 +212,9 @@ impl Schema {
             let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
             let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
             let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
+        }
+        for kept in inner.kept.iter().filter(|k| k.only && k.first.is_none()) {
+            let _ = writeln!(out, "component `{}`: checkpointed, does not travel", kept.name);
         }
         for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
             let _ = writeln!(out, "resource `{}`: checkpointed, {:?} timeline", resource.name, resource.line);
@@ -378,6 +382,7 @@ impl SchemaBuilder {
                     type_id,
                     kept,
                     first: None,
+                    only: false,
                     line: Timeline::Session,
                 }));
                 self.components.push(ComponentEntry {
@@ -432,6 +437,17 @@ impl SchemaBuilder {
         self
     }
 
+    /// Registers a component that does not travel, but is saved, restored and digested: state of what every peer
+    /// [computes](crate::policy::Timeline), and what a predicted entity has for itself. Those that travel and are kept are registered
+    /// with [`component`](Self::component) and [`.checkpoint()`](ComponentOptions::checkpoint).
+    #[must_use]
+    pub fn checkpoint<C: Component + crate::checkpoint::Checkpoint>(mut self, name: &str) -> Self {
+        let (type_id, kept) = (TypeId::of::<C>(), Box::new(Keeper::<C>(PhantomData)));
+        let line = Timeline::Session;
+        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: None, only: true, line });
+        self
+    }
+
     /// Registers state that belongs to no entity: a score, whose turn it is. It begins as `T::default()` and is reached with
     /// [`Step::resource`](crate::Step::resource). It is saved, restored and digested like a component with `.checkpoint()`: it *is*
     /// one, of a single entity that the framework keeps. On the session's own timeline it does not travel.
@@ -447,7 +463,7 @@ impl SchemaBuilder {
             builder.add(T::default());
         };
         let (type_id, kept) = (TypeId::of::<T>(), Box::new(Keeper::<T>(PhantomData)));
-        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first), line });
+        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first), only: true, line });
         self
     }
 
@@ -595,10 +611,10 @@ fn digest(inner: &Inner) -> u64 {
         hasher.update(b"input");
         hasher.update(&input.digest().to_le_bytes());
     }
-    for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
-        hasher.update(b"resource ");
-        hasher.update(resource.name.as_bytes());
-        hasher.update(&[resource.line as u8]);
+    for kept in inner.kept.iter().filter(|k| k.only) {
+        hasher.update(if kept.first.is_some() { &b"resource "[..] } else { b"checkpoint " });
+        hasher.update(kept.name.as_bytes());
+        hasher.update(&[kept.line as u8]);
     }
     hasher.digest()
 }

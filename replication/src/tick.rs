@@ -56,8 +56,7 @@ impl Peer {
                 Arrival::Opened { link, address } => self.link_opened(link, address),
                 Arrival::Datagram { link } => self.take_datagram(world, link, &payload), // 1, 2
                 Arrival::Message { link, lane } if lane == Lane::CONTROL => self.control_message(world, link, &payload),
-                Arrival::Message { link, lane } if lane == Lane::BULK => self.take_bulk(world, link, &payload),
-                Arrival::Message { link, .. } => self.take_message(world, link, &payload, true),
+                Arrival::Message { link, lane } => self.take_lane(world, link, lane, &payload),
                 Arrival::Closed { link, reason } => self.link_closed(world, link, reason),
             }
         }
@@ -67,6 +66,7 @@ impl Peer {
         } else {
             self.apply_rows(world); // 4
             self.reconcile(world);
+            self.load_states(world);
             self.check_guesses(world);
         }
         self.resolve_messages();
@@ -88,6 +88,7 @@ impl Peer {
             if sending != Sending::Leftovers {
                 self.capture_world(world, sending); // 6
             }
+            self.start_feeds(world);
             self.send_frames(world);
             self.send_inputs();
             let used = self.send_packets(sending); // 7, 8, 9
@@ -102,6 +103,29 @@ impl Peer {
             transport.flush(now);
         }
         Ok(())
+    }
+
+    /// A message of another lane than that of control. Lanes are independent of each other, so it may come before the welcome.
+    fn take_lane(&mut self, world: &mut World, link: LinkId, lane: Lane, bytes: &[u8]) {
+        if let Role::Guest(guest) = &mut self.role
+            && guest.clock.is_none()
+        {
+            let (early, held) = &mut guest.early;
+            *held += bytes.len() + limits::MESSAGE_COST;
+            if *held > limits::LANE_QUEUE_BYTES {
+                return self.end_session(world, DisconnectReason::Malformed, true);
+            }
+            return early.push((lane, bytes.to_vec()));
+        }
+        if lane == Lane::BULK { self.take_bulk(world, link, bytes) } else { self.take_message(world, link, bytes, true) }
+    }
+
+    /// Guest: the welcome has come, and with it the turn of what had overtaken it.
+    pub(crate) fn take_early(&mut self, world: &mut World, link: LinkId) {
+        let Role::Guest(guest) = &mut self.role else { return };
+        for (lane, bytes) in std::mem::take(&mut guest.early).0 {
+            self.take_lane(world, link, lane, &bytes);
+        }
     }
 
     /// What this call of [`send`](Self::send) is for.

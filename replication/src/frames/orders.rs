@@ -217,7 +217,8 @@ impl Step<'_> {
         let index = at.order_index::<O>()? as u8;
         let resolve = |net| at.entity_of(net).filter(|entity: &Entity| world.contains(*entity));
         Ok(at
-            .frames_of_step()
+            .orders_of_step()
+            .into_iter()
             .flat_map(|frame| frame.orders())
             .filter(move |(_, o, _)| o.entry == index)
             .filter_map(move |(peer, _, words)| Some((peer, O::restore(&mut Restorer::new(words, &resolve)).ok()?))))

@@ -17,6 +17,8 @@ pub(crate) struct KeptEntry {
     pub(crate) kept: Box<dyn Kept>,
     /// Of a resource: puts its first value on the entity that carries all of them.
     pub(crate) first: Option<fn(&mut EntityBuilder)>,
+    /// It does not travel: it has no other entry in the schema.
+    pub(crate) only: bool,
     /// Of a resource: whose steps reach it.
     pub(crate) line: Timeline,
 }

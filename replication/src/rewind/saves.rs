@@ -54,6 +54,8 @@ pub(crate) struct Saves {
     pub(crate) depth: usize,
     /// Whose ticks they are.
     pub(crate) line: Timeline,
+    /// No tick is saved by itself: copies are made when somebody asks for one. Then nothing can be taken back.
+    pub(crate) on_request: bool,
     /// The kinds whose entities are kept, as bits; all of them, whatever timeline they live by, for a check of determinism.
     pub(crate) kinds: u64,
     pub(crate) limbo: Limbo,
@@ -83,6 +85,7 @@ impl Saves {
             depth,
             line,
             kinds,
+            on_request: false,
             limbo: Limbo::default(),
             graves: Vec::new(),
             ended: Vec::new(),

@@ -28,6 +28,7 @@ use crate::peer_id::PeerId;
 use crate::policy::{OWNER_SLOTS, Timeline};
 use crate::presence::UNOWNED;
 use crate::rewind::digest::Reading;
+use crate::rewind::saves::Save;
 use crate::rewind::structure::Row;
 use crate::rewind::{RewindError, resources_of};
 use crate::schema::Inner;
@@ -124,8 +125,12 @@ impl Peer {
 
     /// A tick that is kept of a timeline, as bytes, with the entities of those kinds (bit k: kind k) and the timeline's resources.
     pub(crate) fn snapshot(&self, world: &World, line: Timeline, tick: Tick, kinds: u64) -> Option<Vec<u8>> {
+        self.snapshot_of(world, line, self.saves[line].as_ref()?.get(tick)?, kinds)
+    }
+
+    /// The same of a save that is not kept.
+    pub(crate) fn snapshot_of(&self, world: &World, line: Timeline, save: &Save, kinds: u64) -> Option<Vec<u8>> {
         let saves = self.saves[line].as_ref()?;
-        let save = saves.get(tick)?;
         let tag = |net: NetId| {
             let record = self.entities.slot_of(net).and_then(|slot| self.entities.get(slot));
             let grave = || saves.graves.iter().rfind(|g| g.net == net).map(|g| g.tag);
