@@ -10,6 +10,7 @@ pub mod attack;
 pub mod bits;
 pub mod control;
 pub mod forge;
+pub mod frames;
 pub mod game;
 pub mod header;
 pub mod inputs;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "address", run: address::run, seeds: address::seeds },
     Target { name: "bits", run: bits::run, seeds: bits::seeds },
     Target { name: "control", run: control::run, seeds: control::seeds },
+    Target { name: "frames", run: frames::run, seeds: frames::seeds },
     Target { name: "header", run: header::run, seeds: header::seeds },
     Target { name: "inputs", run: inputs::run, seeds: inputs::seeds },
     Target { name: "layout", run: layout::run, seeds: layout::seeds },

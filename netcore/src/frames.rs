@@ -59,7 +59,7 @@ mod tests {
     fn the_bytes() {
         let mut w = BitWriter::new();
         FramesHead { first: Tick(0x1_2345), count: 6 }.write(&mut w);
-        assert_eq!(w.to_bytes(), [0x2f, 0x1a, 0x49, 0x00]);
+        assert_eq!(w.to_bytes(), [0x2f, 0x1a, 0x49]);
     }
 
     proptest! {

@@ -105,6 +105,7 @@ impl Frames {
     }
 
     /// No step needs frames before `tick` any more. From the first call on, a guest keeps all others.
+    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn drop_before(&mut self, tick: Tick) {
         if let Side::Guest(taking) = &mut self.side {
             taking.is_kept = true;

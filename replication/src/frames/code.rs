@@ -332,3 +332,7 @@ fn read_origin(r: &mut BitReader<'_>) -> Result<Origin, BitError> {
 fn bits_for(count: usize) -> u32 {
     if count <= 1 { 0 } else { (count - 1).ilog2() + 1 }
 }
+
+#[cfg(test)]
+#[path = "code_tests.rs"]
+mod tests;

@@ -225,6 +225,7 @@ impl Frame {
     }
 
     /// What counts as a peer's input in this tick; `None` if it has no seat, or its input is absent.
+    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn input_words(&self, peer: PeerId) -> Option<&[u32]> {
         let at = self.find(peer).ok()?;
         (self.seats[at].origin != Origin::Absent).then(|| self.last(at))
@@ -242,6 +243,7 @@ impl Frame {
     }
 
     /// Steps of lockstep in this tick.
+    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn steps(&self) -> u8 {
         self.run.unwrap_or(0)
     }

@@ -224,3 +224,7 @@ impl Step<'_> {
             .filter_map(move |(peer, _, words)| Some((peer, O::restore(&mut Restorer::new(words, &resolve)).ok()?))))
     }
 }
+
+#[cfg(test)]
+#[path = "orders_tests.rs"]
+mod tests;

@@ -210,7 +210,14 @@ fn foul(seed: u64, input: bool) {
     }
     stage.run(1020);
     stage.busy = 0;
-    stage.run(400);
+    // a reliable message may be lost again and again
+    for _ in 0..10 {
+        stage.run(200);
+        let waits = |seat: usize| stage.table.seats[seat].as_ref().unwrap().peer.pending_orders::<Move>().unwrap().count() > 0;
+        if ![0, 1, 3, 4, 5].into_iter().any(waits) {
+            break;
+        }
+    }
     stage.check();
     for seat in [0, 1, 3, 4, 5] {
         stage.check_orders(seat, true);
@@ -275,6 +282,8 @@ fn sixteen_guests_cost_little() {
         let rates: Vec<_> = stage.bytes().iter().zip(&bytes).map(|(after, before)| (after - before) / seconds).collect();
         println!("SEED={seed}, with an input: {input}: {orders} orders in {seconds} s; bytes a second to each guest: {rates:?}");
         assert!(rates.len() == 16 && orders > 280, "SEED={seed}");
-        assert!(rates.iter().all(|rate| (300..3000).contains(rate)), "SEED={seed}: {rates:?}");
+        // sticks that are moved at random six times a second cost beside the orders what they cost
+        let most = if input { 4000 } else { 3000 };
+        assert!(rates.iter().all(|rate| (300..most).contains(rate)), "SEED={seed}: {rates:?}");
     }
 }

@@ -304,7 +304,9 @@ impl Inputs {
 }
 
 impl Step<'_> {
-    /// What a peer does in this tick: this peer's own, or at the host that of any guest, as it came, was repeated, or is absent.
+    /// What a peer does in this tick: this peer's own, or at the host that of any guest, as it came, was repeated, or is absent. In a
+    /// step of a timeline that every peer computes, that of any peer that has a seat, as the host has sealed it: the same everywhere, but for
+    /// [`Source::Own`], which others know as [`Source::Arrived`].
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`] if the schema's input is not of this type, [`UsageError::NoSuchPeer`],

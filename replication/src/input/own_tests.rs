@@ -45,7 +45,7 @@ fn three_ticks_byte_for_byte() {
     own.write(&entry(), None, 8000, &mut w);
     assert_eq!(w.len(), 27 + 16 + 1 + 1 + 9 + 3);
     let hex: Vec<_> = w.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(hex.join(" "), "b7 04 08 64 00 0d 21");
+    assert_eq!(hex.join(" "), "b3 25 40 20 03 68 08 01");
     assert_eq!(told(&own, 8000), [(299, 100, 0), (300, 100, 0), (301, 125, 1)]);
 }
 
@@ -100,7 +100,8 @@ fn a_packet_that_is_cut_or_goes_on_or_holds_what_no_input_is_counts_as_nothing()
     assert!(parse(&[&bytes[..], &[0]].concat()).is_err());
     // x of the first is beyond 200 hundredths
     let mut beyond = bytes;
-    beyond[3] = 201;
+    beyond[3] = beyond[3] & 7 | 201 << 3;
+    beyond[4] = beyond[4] & !7 | 201 >> 5;
     assert!(parse(&beyond).is_err());
 }
 
