@@ -15,6 +15,7 @@ use crate::outgoing::{BitCache, Draft, Scratch};
 use crate::peer_id::PeerId;
 use crate::pick::PickScratch;
 use crate::policy::OWNER_SLOTS;
+use crate::predict::Predictions;
 use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
@@ -79,6 +80,8 @@ pub struct Peer {
     pub(crate) refused: Refused,
     /// What this peer can go back to, by timeline.
     pub(crate) saves: Shelf,
+    /// What this peer predicts, as a guest.
+    pub(crate) predictions: Predictions,
     /// Spawns in the step that is run.
     pub(crate) births: Births,
     /// The step is one that was run before.
@@ -228,6 +231,7 @@ impl Peer {
             refused: Refused::default(),
             saves: Shelf::default(),
             births: Births::default(),
+            predictions: Predictions::default(),
             rerunning: false,
             schema,
             config,

@@ -9,6 +9,7 @@ use crate::incoming::Incoming;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::policy::Apply;
+use crate::predict::shift;
 use crate::presence::Presence;
 use crate::replicate::Restorer;
 use hecs::{Component, Entity, World};
@@ -116,8 +117,12 @@ impl Peer {
         let moment = Moment { tick, part };
         Ok(self.entities.iter().filter_map(move |(_, record)| {
             let simulated = world.get::<&C>(record.entity).ok()?;
-            let value = self.drawn(record, c, reader, moment).unwrap_or_else(|| (*simulated).clone());
-            Some((record.entity, value))
+            if let Some(value) = self.drawn(record, c, reader, moment) {
+                return Some((record.entity, value));
+            }
+            let fades = self.fades::<C>(record, c, now);
+            let value = (*simulated).clone();
+            Some((record.entity, reader.blend.map_or(value.clone(), |blend| shift(value, fades, blend))))
         }))
     }
 

@@ -17,11 +17,12 @@ pub struct ComponentOptions<C> {
     pub(super) checkpoint: Option<Box<dyn Kept>>,
     pub(super) parent: bool,
     pub(super) notify: bool,
+    pub(super) tolerance: u32,
 }
 
 impl<C: Component> ComponentOptions<C> {
     pub(super) fn new() -> Self {
-        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: None, parent: false, notify: false }
+        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: None, parent: false, notify: false, tolerance: 0 }
     }
 
     /// Who has authority over this component, whatever the kind's policy says.
@@ -53,6 +54,14 @@ impl<C: Component> ComponentOptions<C> {
     #[must_use]
     pub fn parent(mut self) -> Self {
         self.parent = true;
+        self
+    }
+
+    /// By how many steps of the simulation grid what an owner predicted may be off until it is corrected; none if nothing is said.
+    /// For simulations that do not come out the same on all machines: see [`Host::predicted`](crate::policy::Host::predicted).
+    #[must_use]
+    pub fn tolerance(mut self, steps: u32) -> Self {
+        self.tolerance = steps;
         self
     }
 
