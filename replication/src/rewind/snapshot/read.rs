@@ -75,7 +75,7 @@ type Shape = (Option<usize>, u64);
 
 fn read_shapes(schema: &Inner, kinds: u64, r: &mut CheckpointReader<'_>) -> Result<Vec<Shape>, SnapshotError> {
     let resources = schema.kept.iter().enumerate().fold(0, |mask, (c, kept)| mask | u64::from(kept.first.is_some()) << c);
-    let components = (1u64 << schema.kept.len()) - 1 & !resources;
+    let components = ((1u64 << schema.kept.len()) - 1) & !resources;
     let count = r.length()?;
     r.allocate(count, size_of::<Shape>())?;
     let mut shapes = Vec::with_capacity(count);
