@@ -109,8 +109,12 @@ impl Peer {
             if !line.loaded || line.next > self.time.step || behind && self.computed.run[0] >= CATCH_UP {
                 return None;
             }
+            let newest = self.frames.as_ref()?.newest()?;
+            if host && line.next > newest {
+                return None; // a tick that was left out is sealed together with the next that is run
+            }
             // a guess further ahead could not be taken back; with some slack, or it would go on and stop all the time
-            let ahead = line.next.since(self.frames.as_ref()?.newest()?);
+            let ahead = line.next.since(newest);
             let most = self.config.rewind.min(limits::SAVES as u64 - 1);
             line.waits = ahead > if line.waits { most * 3 / 4 } else { most };
             if line.waits {
