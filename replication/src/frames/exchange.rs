@@ -49,6 +49,9 @@ impl Peer {
         }));
         present.sort_unstable_by_key(|p| p.peer);
         sealer.seal(tick, &present, &self.schema);
+        if self.links.is_empty() {
+            sealer.drop_before(tick.plus(1));
+        }
     }
 
     /// Host: is anything of a peer left in frames?
@@ -91,7 +94,8 @@ impl Peer {
         let link = &mut self.links[index];
         let Some(Side::Host(sealer)) = self.frames.as_ref().map(|frames| &frames.side) else { return Ok(()) };
         let Draft { packet, bytes, .. } = &mut self.draft;
-        let (Some(mut feed), Some(facts)) = (link.feed.take(), transport.facts(link.id)) else { return Ok(()) };
+        let Some(facts) = transport.facts(link.id) else { return Ok(()) };
+        let Some(mut feed) = link.feed.take() else { return Ok(()) };
         let first = feed.begin(sealer);
         let mut outcome = first.map(|frame| {
             let Some(frame) = frame else { return };

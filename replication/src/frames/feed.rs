@@ -29,9 +29,10 @@ pub(crate) struct Pace {
 /// A frame that was sent and is not confirmed.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    /// Since `since`.
+    /// Since `since`, and for the last time.
     sent: u32,
     since: Duration,
+    last: Duration,
 }
 
 /// What one guest has been sent of the frames, and has confirmed.
@@ -138,7 +139,7 @@ impl FrameFeed {
             return None;
         }
         // one that is worth being repeated takes all that follow along: differences make sense in a row only
-        let worth = |f: &Flight| f.sent <= pace.repeats || lost(f);
+        let worth = |f: &Flight| (f.sent <= pace.repeats || lost(f)) && f.last < pace.now;
         let skipped = self.flights.iter().position(worth).unwrap_or(self.flights.len());
         Some(self.next.plus(skipped as u64))
     }
@@ -186,11 +187,15 @@ impl FrameFeed {
 
     fn note_sent(&mut self, start: Tick, count: u64, pace: Pace) {
         let skipped = start.since(self.next) as usize;
+        let fresh = Flight { sent: 1, since: pace.now, last: pace.now };
         for i in skipped..skipped + count as usize {
             match self.flights.get_mut(i) {
-                Some(flight) if pace.now < flight.since + pace.trip => flight.sent += 1,
-                Some(flight) => *flight = Flight { sent: 1, since: pace.now },
-                None => self.flights.push_back(Flight { sent: 1, since: pace.now }),
+                Some(flight) if pace.now < flight.since + pace.trip => {
+                    flight.sent += 1;
+                    flight.last = pace.now;
+                }
+                Some(flight) => *flight = fresh,
+                None => self.flights.push_back(fresh),
             }
         }
     }

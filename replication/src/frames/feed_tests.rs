@@ -124,6 +124,21 @@ fn what_does_not_fit_follows_and_too_little_room_is_told() {
 }
 
 #[test]
+fn packets_of_one_send_follow_each_other() {
+    let mut ends = Ends::new();
+    (0..12).for_each(|_| ends.seal(8));
+    let (mut next, mut packets) = (2, 0);
+    while let Some(bytes) = packet(&mut ends.feed, &ends.sealer, at(5), 900) {
+        let head = head(&bytes, Tick(next));
+        assert_eq!(head.first, Tick(next));
+        assert!(matches!(take(&mut ends.intake, &ends.schema, &bytes), Ok(Taken::New(n)) if n == head.count));
+        (next, packets) = (next + head.count, packets + 1);
+    }
+    assert_eq!(ends.intake.newest(), ends.sealer.newest());
+    assert!(packets > 2);
+}
+
+#[test]
 fn a_guest_can_confirm_only_what_it_was_sent() {
     let mut ends = Ends::new();
     ends.seal(0);

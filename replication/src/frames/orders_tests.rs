@@ -2,7 +2,7 @@ use super::*;
 use crate::Replicate;
 use crate::policy::{Host, Timeline};
 use crate::testing::Table;
-use crate::{Config, News, Schema};
+use crate::{Config, News, Replicate, Schema};
 use hecs::Entity;
 use std::collections::BTreeMap;
 use tidelock_loopback::{Conditions, Network};
@@ -201,7 +201,7 @@ fn what_does_not_fit_a_frame_is_refused_by_the_schema() {
     }
     let refused = |schema: crate::SchemaBuilder| schema.build().unwrap_err().to_string();
     let order = refused(Schema::builder("long").order::<Long>("long"));
-    assert!(order.contains("order `long`: up to 4009 bits, at most 3780 fit a frame"), "{order}");
+    assert!(order.contains("order `long`: up to 4010 bits, at most 3780 fit a frame"), "{order}");
     let input = refused(Schema::builder("long").order::<Stop>("stop").input::<Long>("text"));
     assert!(input.contains("input `text`") && input.contains("1900"), "{input}");
     assert!(Schema::builder("long").input::<Long>("text").build().is_ok(), "without frames it does not matter");
