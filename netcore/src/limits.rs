@@ -89,3 +89,10 @@ pub const INPUT_AHEAD: u64 = 128;
 pub const INPUT_REPEAT: Duration = Duration::from_millis(250);
 /// The most that a guest's ticks run ahead of the session, and at most as many ticks as [`INPUT_WINDOW`].
 pub const LEAD_MAX: Duration = Duration::from_secs(1);
+/// Requests for ownership of one guest that have no outcome yet, at the guest and at the host; and how many a host takes at once.
+pub const OWNERSHIP_REQUESTS: usize = 64;
+/// Requests for ownership, and releases, of one guest that a host takes in a second. A guest asks for half as many. Beyond, one is
+/// refused, and counts like a refused write.
+pub const OWNERSHIP_RATE: u32 = 64;
+/// How long a host's game may leave a request for ownership unanswered. Then it is refused.
+pub const OWNERSHIP_TIME: Duration = Duration::from_secs(10);

@@ -18,6 +18,7 @@ use crate::policy::OWNER_SLOTS;
 use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
+use crate::requests::Claims;
 use crate::rewind::saves::Saves;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
@@ -76,6 +77,7 @@ pub struct Peer {
     pub(crate) audience: Option<Box<Audience>>,
     pub(crate) receipts: Receipts,
     pub(crate) refused: Refused,
+    pub(crate) claims: Claims,
     /// What this peer can go back to, if it keeps anything.
     pub(crate) saves: Option<Box<Saves>>,
     /// The step is one that was run before.
@@ -223,6 +225,7 @@ impl Peer {
             audience: None,
             receipts: Receipts::default(),
             refused: Refused::default(),
+            claims: Claims::default(),
             saves: None,
             rerunning: false,
             schema,
@@ -478,7 +481,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Hands an entity (slot 0), or what a co-owner has of it, over to `to` (host only). Takes effect with the next send.
+    /// Hands an entity (slot 0), or what a co-owner has of it, over to `to` (host only): a guest, [`PeerId::HOST`] to take it back,
+    /// or [`PeerId::NOBODY`]. Takes effect with the next send, under a new epoch: what the owner before has written and has not
+    /// arrived by now is refused as [`Refusal::StaleEpoch`](crate::policy::Refusal::StaleEpoch), which is not counted against
+    /// it, and it is sent what holds. If `to` has asked for it, that is the answer.
     ///
     /// # Errors
     /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`] on a guest, [`UsageError::NoSuchPeer`],

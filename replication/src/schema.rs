@@ -7,6 +7,7 @@ use crate::layout::{Layout, LayoutBuilder, LayoutError};
 use crate::policy::{Absent, OWNER_SLOTS, Policy};
 use crate::presence;
 use crate::replicate::{FieldError, Replicate, Restorer};
+use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, KeptEntry};
 use hecs::{Archetype, Component, Entity, EntityBuilder, World};
 use std::any::TypeId;
@@ -121,6 +122,7 @@ pub(crate) struct KindEntry {
     pub(crate) rewound: bool,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) absent: Absent,
+    pub(crate) requests: Requests,
     /// By component index (0, presence, is unused): who decides there.
     pub(crate) policies: Vec<Arc<dyn Policy>>,
     overrides: Vec<(TypeId, Arc<dyn Policy>)>,
@@ -221,7 +223,14 @@ impl Schema {
         let mut out = format!("schema `{}`, digest {:016x}\n", inner.name, self.digest());
         let width = inner.components.iter().map(|c| c.name.len()).max().unwrap_or(0).max(9);
         for kind in &inner.kinds {
-            let _ = writeln!(out, "kind `{}`: lifetime {}, absent owner: {:?}", kind.name, kind.policy.name(), kind.absent);
+            let _ = writeln!(
+                out,
+                "kind `{}`: lifetime {}, absent owner: {:?}, requests: {:?}",
+                kind.name,
+                kind.policy.name(),
+                kind.absent,
+                kind.requests
+            );
             for (component, policy) in inner.components.iter().zip(&kind.policies[1..]) {
                 let from = if kind.overrides.iter().any(|o| o.0 == component.type_id) {
                     "chosen in the kind"
@@ -386,6 +395,7 @@ impl SchemaBuilder {
             rewound: options.rewound,
             policy: Arc::new(policy),
             absent: options.absent,
+            requests: options.requests,
             policies: Vec::new(),
             overrides: options.overrides,
         });

@@ -66,6 +66,7 @@ impl Peer {
             self.apply_rows(world); // 4
         }
         self.resolve_messages();
+        self.settle_claims();
         self.settle_pace();
         self.pass_deadlines(world);
         self.plan_ticks(); // 5
@@ -511,6 +512,7 @@ impl Peer {
         {
             guest.lease_requested = link.post_control(&Control::LeaseRequest);
         }
+        self.send_releases();
         let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {

@@ -3,6 +3,7 @@
 use crate::column::{Blend, Validator, Write};
 use crate::interpolate::Interpolate;
 use crate::policy::{Absent, Policy};
+use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, Kept};
 use hecs::Component;
 use std::any::TypeId;
@@ -86,12 +87,13 @@ impl<C: Component + crate::checkpoint::Checkpoint> ComponentOptions<C> {
 pub struct KindOptions {
     pub(super) overrides: Vec<(TypeId, Arc<dyn Policy>)>,
     pub(super) absent: Absent,
+    pub(super) requests: Requests,
     pub(super) rewound: bool,
 }
 
 impl KindOptions {
     pub(super) fn new() -> Self {
-        Self { overrides: Vec::new(), absent: Absent::default(), rewound: false }
+        Self { overrides: Vec::new(), absent: Absent::default(), requests: Requests::default(), rewound: false }
     }
 
     /// Entities of this kind are saved every tick and can be taken back, on a peer that keeps saves: see
@@ -106,6 +108,14 @@ impl KindOptions {
     #[must_use]
     pub fn authority<C: Component>(mut self, policy: impl Policy) -> Self {
         self.overrides.push((TypeId::of::<C>(), Arc::new(policy)));
+        self
+    }
+
+    /// What the host does when a guest asks to own one of the entities: see
+    /// [`Peer::request_ownership`](crate::Peer::request_ownership).
+    #[must_use]
+    pub fn requests(mut self, requests: Requests) -> Self {
+        self.requests = requests;
         self
     }
 
