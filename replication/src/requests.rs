@@ -134,7 +134,8 @@ impl Peer {
         if owner.peer == self.local {
             return Err(UsageError::AlreadyOwner);
         }
-        if self.claims.mine.iter().any(|c| c.net == net && c.slot == slot) {
+        // one whose outcome was told already may still wait for its answer
+        if self.claims.mine.iter().any(|c| c.net == net && c.slot == slot && !c.told) {
             return Ok(());
         }
         self.may_claim(self.claims.mine.len())?;
@@ -375,8 +376,11 @@ impl Peer {
     }
 
     fn deny(&mut self, at: usize, why: Denial) {
-        let Claim { entity, net, slot, .. } = self.claims.mine.remove(at);
-        self.news.push(News::OwnershipRefused { entity, net, slot, why });
+        let Claim { entity, net, slot, told, .. } = self.claims.mine.remove(at);
+        // who was told that it owns it has had its outcome, whatever came of that
+        if !told {
+            self.news.push(News::OwnershipRefused { entity, net, slot, why });
+        }
     }
 
     /// Once per frame, when all that has come is applied.
@@ -415,9 +419,7 @@ impl Peer {
             let owner = record.map(|record| (record.entity, record.owners[slot]));
             let is_here = |owner: &Ownership| owner.epoch.wrapping_sub(epoch) <= u16::MAX / 2;
             match owner.filter(|(_, owner)| is_here(owner)) {
-                Some(_) if told => {
-                    self.claims.mine.remove(at);
-                }
+                _ if told => drop(self.claims.mine.remove(at)),
                 Some((entity, owner)) if owner.peer == self.local => {
                     // it went out of sight meanwhile and came back as this peer's
                     self.claims.mine.remove(at);
@@ -458,3 +460,7 @@ const TOO_MANY: OwnershipVerdict = OwnershipVerdict::TooMany;
 fn answer(number: u32, verdict: OwnershipVerdict) -> Control {
     Control::OwnershipAnswer(OwnershipAnswer { number, verdict })
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;
