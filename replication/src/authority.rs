@@ -1,15 +1,15 @@
 //! Who has authority over what: names, ownership, and what each subscriber is therefore told.
 
 use crate::block::bits;
-use crate::entities::{Entities, NO_ROW, Networked, Record, Simulated, name_in};
+use crate::entities::{Entities, InLockstep, InRollback, NO_ROW, Networked, Record, Simulated, mark, name_in};
 use crate::error::UsageError;
 use crate::link::Link;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::{Peer, Role};
 use crate::peer_id::PeerId;
-use crate::policy::{Absent, Facts, OWNER_SLOTS, Share};
-use crate::presence::{Life, Owners, Ownership, Presence};
+use crate::policy::{Absent, Apply, Facts, OWNER_SLOTS, Share, Timeline};
+use crate::presence::{Life, Owners, Ownership, Presence, UNOWNED};
 use crate::publisher::Publisher;
 use crate::rewind::Rewound;
 use crate::schema::Inner;
@@ -193,8 +193,11 @@ impl Peer {
                 _ => " yet: wait for `News::Admitted`",
             }));
         }
-        let policy = &self.schema.kinds[kind].policy;
-        if !policy.lifetime(self.facts(self.local), self.local) {
+        let entry = &self.schema.kinds[kind];
+        if entry.is_computed() {
+            return self.may_change_computed();
+        }
+        if !entry.policy.lifetime(self.facts(self.local), self.local) {
             return Err(UsageError::NotAllowed("spawn it"));
         }
         // a host publishes every entity; a guest those that it has authority over in part
@@ -209,10 +212,19 @@ impl Peer {
         Ok(())
     }
 
-    /// Registers an entity that this peer has spawned, and owns.
-    pub(crate) fn register_own(&mut self, world: &mut World, entity: Entity, kind: usize, net: NetId) {
+    /// What every peer computes comes and goes in steps, but for the level that a host loads before anybody joins.
+    pub(crate) fn may_change_computed(&self) -> Result<(), UsageError> {
+        let alone = self.is_host() && self.links.is_empty();
+        let error = UsageError::NotAllowed("spawn or despawn it outside of a step of its timeline: every peer must do it alike");
+        if alone { Ok(()) } else { Err(error) }
+    }
+
+    /// Registers an entity that this peer has spawned, for its owner.
+    pub(crate) fn register_own(&mut self, world: &mut World, entity: Entity, kind: usize, net: NetId, owner: PeerId) {
         let slot = self.entities.insert(world, net, entity, kind);
-        let owner = Ownership { peer: self.local, epoch: 0 };
+        // what every peer computes is nobody's
+        let computed = self.schema.kinds[kind].is_computed();
+        let owner = if computed { UNOWNED } else { Ownership { peer: owner, epoch: 0 } };
         if let Some(record) = self.entities.get_mut(slot) {
             record.owners = [owner; OWNER_SLOTS];
             record.shown = true;
@@ -284,25 +296,21 @@ impl Peer {
         }
     }
 
-    /// Puts the [`Simulated`] mark on or takes it off.
+    /// Puts the mark of its timeline on or takes it off.
     pub(crate) fn mark_simulated(&mut self, world: &mut World, slot: u32) {
         let local = self.local;
         // who is parked is marked when it comes back
         let Some(record) = self.entities.get_mut(slot).filter(|r| !r.parked) else { return };
         let policy = &self.schema.kinds[record.kind].policy;
         let facts = Facts { local, owner: record.owners[policy.slot()].peer, host: PeerId::HOST };
-        let here = self.running[record.kind] && (record.rewound || !self.rerunning);
-        let simulated = here && policy.share(facts) == Share::State;
+        let line = policy.timeline();
+        let here = || policy.share(facts) == Share::State || policy.apply(facts) == Apply::Reconcile;
+        let simulated = self.running[record.kind] && (line != Timeline::Session || here());
         if simulated == record.simulated {
             return;
         }
         record.simulated = simulated;
-        // the game may have despawned it; the capture will find out
-        if simulated {
-            let _ = world.insert_one(record.entity, Simulated);
-        } else {
-            let _ = world.remove_one::<Simulated>(record.entity);
-        }
+        mark(world, record.entity, line, simulated);
     }
 
     /// Host: gives an entity's owner slot to a peer, under a new epoch.
@@ -457,11 +465,14 @@ impl Peer {
         self.close_links(&reason, close);
         for slot in 0..self.entities.slots() {
             let Some(record) = self.entities.get(slot) else { continue };
-            let (entity, own) = (record.entity, record.owners[0].peer == self.local);
+            let computed = self.schema.kinds[record.kind].is_computed();
+            let (entity, own) = (record.entity, record.owners[0].peer == self.local || computed && self.is_host());
             if own {
                 // entities that the game took away itself have no marks left
-                let _ = world.remove::<(Networked,)>(entity);
-                let _ = world.remove::<(Simulated,)>(entity);
+                let _ = world.remove_one::<Networked>(entity);
+                let _ = world.remove_one::<Simulated>(entity);
+                let _ = world.remove_one::<InRollback>(entity);
+                let _ = world.remove_one::<InLockstep>(entity);
             } else {
                 let _ = world.despawn(entity);
             }

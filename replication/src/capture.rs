@@ -211,6 +211,9 @@ impl Capture {
 
     fn take_entity(&mut self, scene: &mut Scene<'_>, slot: u32, notify: u64, findings: &mut Findings) {
         let Some(record) = scene.entities.get(slot) else { return };
+        if scene.schema.kinds[record.kind].is_computed() {
+            return; // nothing of it travels
+        }
         let shape = &mut self.shapes[slot as usize];
         if shape.net != record.net {
             return; // it is in the register and not in the world

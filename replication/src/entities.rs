@@ -3,8 +3,9 @@
 use crate::netid::NetId;
 use crate::order::Order;
 use crate::peer_id::PeerId;
+use crate::policy::Timeline;
 use crate::presence::{Owners, UNOWNED};
-use crate::rewind::RESOURCES;
+use crate::rewind::resources_of;
 use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -28,10 +29,30 @@ impl Networked {
     }
 }
 
-/// Marks the entities that this peer simulates now: by their kind's policy it has authority over them, and their kind's time
-/// runs. Put on and taken off by the framework alone.
+/// Marks the entities of the session's own timeline that this peer simulates now: by their kind's policy it has authority over
+/// them or predicts them, and their kind's time runs. Put on and taken off by the framework alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simulated;
+
+/// Marks the entities of the [rollback timeline](crate::policy::Timeline). Put on by the framework alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InRollback;
+
+/// Marks the entities of the [lockstep timeline](crate::policy::Timeline). Put on by the framework alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InLockstep;
+
+/// Puts a timeline's mark on an entity, or takes it off. One that the game has despawned needs none.
+pub(crate) fn mark(world: &mut World, entity: Entity, line: Timeline, on: bool) {
+    let _ = match (line, on) {
+        (Timeline::Session, true) => world.insert_one(entity, Simulated).is_ok(),
+        (Timeline::Rollback, true) => world.insert_one(entity, InRollback).is_ok(),
+        (Timeline::Lockstep, true) => world.insert_one(entity, InLockstep).is_ok(),
+        (Timeline::Session, false) => world.remove_one::<Simulated>(entity).is_ok(),
+        (Timeline::Rollback, false) => world.remove_one::<InRollback>(entity).is_ok(),
+        (Timeline::Lockstep, false) => world.remove_one::<InLockstep>(entity).is_ok(),
+    };
+}
 
 pub(crate) struct Record {
     pub(crate) net: NetId,
@@ -88,8 +109,8 @@ pub(crate) struct Entities {
     parked: usize,
     /// All by name, for who asks for it.
     pub(crate) order: Order,
-    /// The entity that carries the resources, if somebody has asked for one.
-    pub(crate) resources: Option<Entity>,
+    /// By timeline: the entity that carries its resources, if somebody has asked for one.
+    pub(crate) resources: [Option<Entity>; 3],
 }
 
 impl Entities {
@@ -186,16 +207,16 @@ impl Entities {
 
     /// The handle that belongs to a name, be its entity parked or not; resources included.
     pub(crate) fn handle(&self, net: NetId) -> Option<Entity> {
-        if net == RESOURCES {
-            return self.resources;
+        if let Some(line) = resources_of(net) {
+            return self.resources[line as usize];
         }
         self.get(self.slot_of(net)?).map(|r| r.entity)
     }
 
     /// A name's entity has another handle now.
     pub(crate) fn set_entity(&mut self, net: NetId, entity: Entity) {
-        if net == RESOURCES {
-            self.resources = Some(entity);
+        if let Some(line) = resources_of(net) {
+            self.resources[line as usize] = Some(entity);
         } else if let Some(record) = self.slot_of(net).and_then(|slot| self.get_mut(slot)) {
             record.entity = entity;
             self.order.note(net, Some(entity));
@@ -220,8 +241,9 @@ impl Entities {
         self.set_entity(net, entity);
         // the caller has just spawned it
         let _ = world.insert_one(entity, Networked { net, slot });
-        if self.get(slot).is_some_and(|r| r.simulated) {
-            let _ = world.insert_one(entity, Simulated);
+        // the mark of its timeline went with it, and is put on anew by who knows its policy
+        if let Some(record) = self.get_mut(slot) {
+            record.simulated = false;
         }
         slot
     }

@@ -104,17 +104,18 @@ mod step;
 mod subscriber;
 pub mod testing;
 mod tick;
-mod timeline;
+mod ticks;
 mod values;
 mod view;
 mod viewer;
+mod visit;
 mod waiting;
 mod why;
 
 pub use checkpoint::Checkpoint;
 pub use column::Write;
 pub use config::{Config, Interpolation};
-pub use entities::{Networked, Simulated};
+pub use entities::{InLockstep, InRollback, Networked, Simulated};
 pub use error::UsageError;
 pub use input::{Input, InputReport, Press, Source};
 pub use interpolate::Interpolate;
@@ -136,6 +137,7 @@ pub use step::Step;
 pub use subscriber::StreamStats;
 pub use tidelock_derive::{Checkpoint, Interpolate, Replicate};
 pub use tidelock_netcore as netcore;
+pub use visit::{Visited, VisitedIter};
 pub use why::{Scarce, Why};
 
 #[cfg(test)]

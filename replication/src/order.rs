@@ -1,9 +1,9 @@
 //! The order that all peers share: by name. Rows move on every despawn, insertion and removal, and archetypes are visited in the
 //! order in which this very world first needed them, so that hecs' own order is private to a world.
 
-use crate::entities::Simulated;
 use crate::netid::NetId;
-use hecs::{Entity, Query, View, With, World};
+use crate::visit::{Views, Visit};
+use hecs::{Entity, Query, World};
 use std::sync::OnceLock;
 
 /// Networked entities by name. It is made when somebody first asks for it, and patched from then on; who never asks pays
@@ -73,13 +73,13 @@ impl Order {
 /// The entities that a step simulates, by name: what [`Step::ordered`](crate::Step::ordered) gives. A cursor rather than an
 /// iterator, because each item borrows the world anew; so `break`, `continue` and `?` work.
 pub struct Ordered<'w, Q: Query> {
-    view: View<'w, With<Q, &'static Simulated>>,
+    view: Views<'w, Q>,
     list: std::slice::Iter<'w, (NetId, Entity)>,
 }
 
 impl<'w, Q: Query> Ordered<'w, Q> {
-    pub(crate) fn new(list: &'w [(NetId, Entity)], world: &'w mut World) -> Self {
-        Self { view: world.view_mut(), list: list.iter() }
+    pub(crate) fn new(list: &'w [(NetId, Entity)], world: &'w mut World, visit: Visit) -> Self {
+        Self { view: Views::new(world, visit), list: list.iter() }
     }
 
     /// The next entity that the query fits, with its name.

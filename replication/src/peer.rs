@@ -19,10 +19,11 @@ use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
 use crate::requests::Claims;
-use crate::rewind::saves::Saves;
+use crate::rewind::Shelf;
+use crate::rewind::births::Births;
 use crate::schema::{Inner, Schema};
 use crate::subscriber::StreamStats;
-use crate::timeline::Timeline;
+use crate::ticks::Ticks;
 use crate::values::ValueCache;
 use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
@@ -62,7 +63,7 @@ pub struct Peer {
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) pace: Pace,
-    pub(crate) time: Timeline,
+    pub(crate) time: Ticks,
     pub(crate) inputs: Option<Box<Inputs>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
@@ -78,8 +79,10 @@ pub struct Peer {
     pub(crate) receipts: Receipts,
     pub(crate) refused: Refused,
     pub(crate) claims: Claims,
-    /// What this peer can go back to, if it keeps anything.
-    pub(crate) saves: Option<Box<Saves>>,
+    /// What this peer can go back to, by timeline.
+    pub(crate) saves: Shelf,
+    /// Spawns in the step that is run.
+    pub(crate) births: Births,
     /// The step is one that was run before.
     pub(crate) rerunning: bool,
 }
@@ -215,7 +218,7 @@ impl Peer {
             mailbox: Mailbox::new(&schema),
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
-            time: Timeline::begin(start),
+            time: Ticks::begin(start),
             payload: Vec::new(),
             round: 0,
             dirty: true,
@@ -226,7 +229,8 @@ impl Peer {
             receipts: Receipts::default(),
             refused: Refused::default(),
             claims: Claims::default(),
-            saves: None,
+            saves: Shelf::default(),
+            births: Births::default(),
             rerunning: false,
             schema,
             config,
@@ -410,7 +414,7 @@ impl Peer {
         let entity = world.spawn(components);
         // it was spawned on the line above
         let _ = world.insert_one(entity, kind);
-        self.register_own(world, entity, kind_index, net);
+        self.register_own(world, entity, kind_index, net, self.local);
         Ok(entity)
     }
 
@@ -426,7 +430,7 @@ impl Peer {
         self.may_spawn(kind)?;
         let net = self.names.next().ok_or(UsageError::NoNames)?;
         self.forget_if_rewound(world, kind);
-        self.register_own(world, entity, kind, net);
+        self.register_own(world, entity, kind, net, self.local);
         Ok(net)
     }
 
@@ -436,9 +440,16 @@ impl Peer {
     /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`].
     pub fn despawn(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
         let slot = self.may_despawn(world, entity)?;
+        if let Some(record) = self.entities.get(slot) {
+            self.forget_if_rewound(world, record.kind);
+        }
+        self.despawn_now(world, entity, slot)
+    }
+
+    /// The same without asking.
+    pub(crate) fn despawn_now(&mut self, world: &mut World, entity: Entity, slot: u32) -> Result<(), UsageError> {
         let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
-        let (net, kind, was_told) = (record.net, record.kind, record.out_row != NO_ROW);
-        self.forget_if_rewound(world, kind);
+        let (net, was_told) = (record.net, record.out_row != NO_ROW);
         self.end_entity(slot);
         world.despawn(entity).map_err(|_| UsageError::NotNetworked)?;
         self.set_aside(world, net);
@@ -452,15 +463,19 @@ impl Peer {
     pub(crate) fn may_despawn(&self, world: &World, entity: Entity) -> Result<u32, UsageError> {
         let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
         let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
-        let policy = &self.schema.kinds[record.kind].policy;
+        let entry = &self.schema.kinds[record.kind];
+        if entry.is_computed() {
+            return self.may_change_computed().map(|()| slot);
+        }
+        let policy = &entry.policy;
         let facts = self.facts(record.owners[policy.slot()].peer);
         if policy.lifetime(facts, self.local) { Ok(slot) } else { Err(UsageError::NotAllowed("despawn it")) }
     }
 
     /// Who comes and goes outside of a step cannot be taken back.
     fn forget_if_rewound(&mut self, world: &mut World, kind: usize) {
-        if self.rewinds(kind) {
-            self.forget_saves(world);
+        if let Some(line) = self.keeper(kind) {
+            self.forget_saves(world, line);
         }
     }
 
@@ -522,8 +537,7 @@ impl Peer {
     /// [`DisconnectReason::Left`] by a guest, [`DisconnectReason::HostLeft`] by a host. Copies of others' entities leave the
     /// world; own entities stay as local ones.
     pub fn disconnect(&mut self, world: &mut World, reason: DisconnectReason) {
-        self.forget_saves(world);
-        self.saves = None;
+        self.end_saves(world);
         self.end_session(world, reason, true);
     }
 

@@ -4,6 +4,10 @@
 //! and is tested as one. Answers are asked for once per change of ownership or kind, never per entity per tick, but for
 //! [`Policy::accept`], which is asked once per row that arrives.
 
+mod computed;
+
+pub use computed::{Lockstep, Rollback};
+
 use crate::peer_id::PeerId;
 use std::fmt;
 use thiserror::Error;
@@ -28,6 +32,25 @@ pub enum Share {
     State,
     /// Nothing: another peer has authority.
     Nothing,
+    /// Nothing of its value, which every peer computes from the same inputs; only those travel.
+    Inputs,
+}
+
+/// A count of ticks that a kind's entities live by. A step belongs to one of them: see [`Step::timeline`](crate::Step::timeline).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timeline {
+    /// The session's own, which always runs.
+    #[default]
+    Session,
+    /// Runs with the session on inputs that are guessed where they are not known, and goes back when they were others.
+    Rollback,
+    /// Runs on sealed inputs and orders alone, and waits for them.
+    Lockstep,
+}
+
+impl Timeline {
+    /// All of them.
+    pub const ALL: [Timeline; 3] = [Timeline::Session, Timeline::Rollback, Timeline::Lockstep];
 }
 
 /// How an accepted value enters the world.
@@ -38,6 +61,8 @@ pub enum Apply {
     Set,
     /// The world holds the newest value; what is drawn lies between two samples, a little behind the session's clock.
     Interpolate,
+    /// This peer runs the entity's steps itself, ahead of what it is told, and goes back when they come out otherwise.
+    Reconcile,
 }
 
 /// May a timeline run its next tick?
@@ -132,6 +157,12 @@ pub trait Policy: Send + Sync + fmt::Debug + 'static {
         Gate::Run
     }
 
+    /// Whose ticks do entities of a kind with this policy live by? On other timelines than the session's every peer computes them;
+    /// nothing of them is published, and they are spawned and despawned in steps of that timeline alone.
+    fn timeline(&self) -> Timeline {
+        Timeline::Session
+    }
+
     /// Which of an entity's owners the policy speaks of: 0 is the owner, 1 and up are co-owners
     /// (see [`Owner::co`]). Below [`OWNER_SLOTS`].
     fn slot(&self) -> usize {
@@ -146,19 +177,28 @@ pub const OWNER_SLOTS: usize = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     cut: bool,
+    predicted: bool,
 }
 
 impl Host {
     /// Values are shown as they come, not interpolated.
     #[must_use]
     pub fn uninterpolated() -> Self {
-        Self { cut: true }
+        Self { cut: true, predicted: false }
+    }
+
+    /// The owner runs the entity's steps as well, with its own inputs and ahead of the host by its [lead](crate::Peer::lead), so
+    /// that it sees at once what it does. What the host says of each tick is compared with what was predicted for it; where they
+    /// differ, the owner takes the host's value, and runs its ticks since once more. Everybody else shows.
+    #[must_use]
+    pub fn predicted() -> Self {
+        Self { cut: false, predicted: true }
     }
 }
 
 impl Policy for Host {
     fn name(&self) -> &'static str {
-        "host"
+        if self.predicted { "host, predicted" } else { "host" }
     }
 
     fn share(&self, facts: Facts) -> Share {
@@ -173,8 +213,12 @@ impl Policy for Host {
         who == facts.host
     }
 
-    fn apply(&self, _: Facts) -> Apply {
-        if self.cut { Apply::Set } else { Apply::Interpolate }
+    fn apply(&self, facts: Facts) -> Apply {
+        match self {
+            Self { predicted: true, .. } if facts.local == facts.owner && facts.local != facts.host => Apply::Reconcile,
+            Self { cut: true, .. } => Apply::Set,
+            _ => Apply::Interpolate,
+        }
     }
 }
 
@@ -257,7 +301,29 @@ mod tests {
             }
         }
         assert_eq!(p.apply(facts(A, HOST)), Apply::Interpolate);
+        assert_eq!(p.apply(facts(A, A)), Apply::Interpolate);
+        assert_eq!(p.timeline(), Timeline::Session);
         assert_eq!(Host::uninterpolated().apply(facts(A, HOST)), Apply::Set);
+    }
+
+    #[test]
+    fn the_truth_table_of_host_predicted() {
+        let p = Host::predicted();
+        for owner in [HOST, A, B] {
+            for local in [HOST, A, B] {
+                assert_eq!(p.share(facts(local, owner)) == Share::State, local == HOST);
+                let predicts = p.apply(facts(local, owner)) == Apply::Reconcile;
+                assert_eq!(predicts, local == owner && local != HOST, "{local} of {owner}'s");
+                for sender in [HOST, A, B] {
+                    assert_eq!(
+                        p.accept(facts(local, owner), sender).is_ok(),
+                        sender == HOST,
+                        "nobody takes a prediction for true"
+                    );
+                    assert_eq!(p.lifetime(facts(local, owner), sender), sender == HOST);
+                }
+            }
+        }
     }
 
     #[test]

@@ -9,16 +9,18 @@ use crate::error::UsageError;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
-use crate::policy::{Facts, Share};
+use crate::policy::{Apply, Facts, Share, Timeline};
 use crate::rewind::digest::Reading;
 use crate::rewind::limbo::is_free;
 use crate::rewind::saves::{Grave, Save, Saves};
-use hecs::{Component, DynamicBundle, Entity, EntityBuilder, World};
+use hecs::{Component, Entity, EntityBuilder, World};
 use std::cell::OnceCell;
+use std::ops::{Index, IndexMut};
 use thiserror::Error;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
+pub(crate) mod births;
 pub(crate) mod digest;
 pub(crate) mod kept;
 mod limbo;
@@ -30,11 +32,37 @@ mod structure;
 pub use restore::Restored;
 pub use structure::Rewound;
 
-/// The name of the entity that carries the resources: the last one that there is.
-pub(crate) const RESOURCES: NetId = NetId(u64::MAX - 256);
+/// The last name that there is but for 256: the entity that carries the resources of the session's timeline; those of the others
+/// have the names below it.
+const RESOURCES: u64 = u64::MAX - 256;
 
-/// Spawns of one peer in one step.
-const SPAWNS: u64 = 1 << 12;
+/// The name of the entity that carries a timeline's resources.
+pub(crate) fn resources_name(line: Timeline) -> NetId {
+    NetId(RESOURCES - line as u64)
+}
+
+/// Whose resources an entity carries, by its name.
+pub(crate) fn resources_of(net: NetId) -> Option<Timeline> {
+    Timeline::ALL.into_iter().find(|line| resources_name(*line) == net)
+}
+
+/// By timeline: what a peer can go back to on it, if it keeps anything.
+#[derive(Default)]
+pub(crate) struct Shelf([Option<Box<Saves>>; 3]);
+
+impl Index<Timeline> for Shelf {
+    type Output = Option<Box<Saves>>;
+
+    fn index(&self, line: Timeline) -> &Self::Output {
+        &self.0[line as usize]
+    }
+}
+
+impl IndexMut<Timeline> for Shelf {
+    fn index_mut(&mut self, line: Timeline) -> &mut Self::Output {
+        &mut self.0[line as usize]
+    }
+}
 
 /// A tick that cannot be gone back to.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -76,23 +104,35 @@ impl Peer {
         if ticks > limits::SAVES {
             return Err(UsageError::Config("more ticks are to be kept than limits::SAVES"));
         }
-        self.start_saves(world, ticks, false);
+        let kinds = self.schema.kinds.iter().enumerate();
+        let kinds = kinds.fold(0, |mask, (i, k)| mask | u64::from(k.rewound && !k.is_computed()) << i);
+        self.start_saves(world, Timeline::Session, ticks, kinds);
         Ok(())
     }
 
-    pub(crate) fn start_saves(&mut self, world: &mut World, ticks: usize, all: bool) {
-        self.forget_saves(world);
-        self.saves = (ticks > 0).then(|| Box::new(Saves::new(self.schema.clone(), ticks, all)));
-        self.ensure_resources(world);
-        if let Some(entity) = self.entities.resources {
-            let _ = match self.saves {
-                Some(_) => world.insert_one(entity, Rewound { net: RESOURCES }).is_ok(),
-                None => world.remove_one::<Rewound>(entity).is_ok(),
-            };
+    /// Keeps saves of a timeline from now on, of those kinds; of none with zero ticks.
+    pub(crate) fn start_saves(&mut self, world: &mut World, line: Timeline, ticks: usize, kinds: u64) {
+        self.forget_saves(world, line);
+        self.saves[line] = (ticks > 0).then(|| Box::new(Saves::new(self.schema.clone(), line, ticks, kinds)));
+        for line in Timeline::ALL {
+            self.ensure_resources(world, line);
+            if let Some(entity) = self.entities.resources[line as usize] {
+                let net = resources_name(line);
+                let _ = match self.keeper_of(line) {
+                    Some(_) => world.insert_one(entity, Rewound { net }).is_ok(),
+                    None => world.remove_one::<Rewound>(entity).is_ok(),
+                };
+            }
         }
         for slot in 0..self.entities.slots() {
             self.mark_rewound(world, slot);
         }
+    }
+
+    /// The timeline whose saves keep what lives by `line`: its own, or that which keeps everything.
+    pub(crate) fn keeper_of(&self, line: Timeline) -> Option<Timeline> {
+        let keeps = |l: &Timeline| self.saves[*l].as_ref().is_some_and(|s| *l == line || s.is_of_all());
+        [line, Timeline::Session].into_iter().find(keeps)
     }
 
     /// Goes back to the world as `tick` began. Its steps since are asked for again by [`next_step`](Self::next_step), with
@@ -104,7 +144,12 @@ impl Peer {
     /// # Errors
     /// [`RewindError`].
     pub fn rewind(&mut self, world: &mut World, tick: Tick) -> Result<Restored, RewindError> {
-        let saves = self.saves.as_mut().ok_or(RewindError::NoSaves)?;
+        self.rewind_line(world, Timeline::Session, tick)
+    }
+
+    /// The same on any timeline.
+    pub(crate) fn rewind_line(&mut self, world: &mut World, line: Timeline, tick: Tick) -> Result<Restored, RewindError> {
+        let saves = self.saves[line].as_mut().ok_or(RewindError::NoSaves)?;
         let mut readopted = Vec::new();
         let restored = saves.restore(world, &mut self.entities, tick, &mut readopted)?;
         for slot in readopted {
@@ -123,9 +168,13 @@ impl Peer {
     /// Everything up to `tick` is certain: who died by then is gone for good, and no [`rewind`](Self::rewind) goes back to it. What
     /// is older than the oldest save is certain anyway.
     pub fn confirm(&mut self, world: &mut World, tick: Tick) {
-        if let Some(saves) = &mut self.saves {
+        self.confirm_line(world, Timeline::Session, tick);
+    }
+
+    pub(crate) fn confirm_line(&mut self, world: &mut World, line: Timeline, tick: Tick) {
+        if let Some(saves) = &mut self.saves[line] {
             saves.confirm(tick);
-            self.end_parked(world, tick);
+            self.end_parked(world, line, tick);
         }
     }
 
@@ -133,13 +182,23 @@ impl Peer {
     /// whose saves are equal, wherever they keep them.
     #[must_use]
     pub fn saved_digest(&self, world: &World, tick: Tick) -> Option<u64> {
-        let save = self.saves.as_ref()?.get(tick)?;
-        self.read_save(world, save, |reading| reading.digest())
+        self.saved_digest_of(world, Timeline::Session, tick)
+    }
+
+    pub(crate) fn saved_digest_of(&self, world: &World, line: Timeline, tick: Tick) -> Option<u64> {
+        let save = self.saves[line].as_ref()?.get(tick)?;
+        self.read_save(world, line, save, |reading| reading.digest())
     }
 
     /// Hands a save out with all that is needed to read it.
-    pub(crate) fn read_save<R>(&self, world: &World, save: &Save, read: impl FnOnce(Reading<'_>) -> R) -> Option<R> {
-        let saves = self.saves.as_ref()?;
+    pub(crate) fn read_save<R>(
+        &self,
+        world: &World,
+        line: Timeline,
+        save: &Save,
+        read: impl FnOnce(Reading<'_>) -> R,
+    ) -> Option<R> {
+        let saves = self.saves[line].as_ref()?;
         let by_id = OnceCell::new();
         let elsewhere = name_in(world);
         // an id alone could be somebody else's by now
@@ -157,34 +216,29 @@ impl Peer {
     }
 
     /// A step begins: whoever was spawned or despawned is in the shared order from now on, and the world is saved.
-    pub(crate) fn begin_step(&mut self, world: &mut World, rerun: bool) {
+    pub(crate) fn begin_step(&mut self, world: &mut World) {
         let mut order = std::mem::take(&mut self.entities.order);
         order.begin_step(self.entities.iter().filter(|(_, r)| !r.parked).map(|(_, r)| (r.net, r.entity)));
         self.entities.order = order;
-        if self.saves.is_none() {
+        self.births.clear();
+        let (line, tick) = (self.time.line, self.time.ran);
+        if self.saves[line].is_none() {
             return;
         }
-        if self.rerunning != rerun {
-            self.rerunning = rerun;
-            // on a re-run, only what went back is simulated
-            for slot in 0..self.entities.slots() {
-                if self.entities.get(slot).is_some_and(|r| !r.rewound) {
-                    self.mark_simulated(world, slot);
-                }
+        for kept in Timeline::ALL {
+            if self.keeper_of(kept) == Some(line) {
+                self.ensure_resources(world, kept);
             }
         }
-        self.ensure_resources(world);
-        let tick = self.time.ran;
-        let Some(saves) = &mut self.saves else { return };
-        saves.ordinal = 0;
+        let Some(saves) = &mut self.saves[line] else { return };
         saves.save(world, tick);
         if let Some(oldest) = saves.oldest() {
-            self.end_parked(world, oldest.minus(1));
+            self.end_parked(world, line, oldest.minus(1));
         }
     }
 
-    fn end_parked(&mut self, world: &mut World, tick: Tick) {
-        let Some(mut saves) = self.saves.take() else { return };
+    fn end_parked(&mut self, world: &mut World, line: Timeline, tick: Tick) {
+        let Some(mut saves) = self.saves[line].take() else { return };
         let Saves { limbo, graves, .. } = &mut *saves;
         limbo.confirm(world, tick, |net| {
             let Some(slot) = self.entities.slot_of(net) else { return };
@@ -196,20 +250,29 @@ impl Peer {
                 self.news.push(News::Despawned { entity, net });
             }
         });
-        self.saves = Some(saves);
+        self.saves[line] = Some(saves);
     }
 
-    /// Lets all saves go, and who is parked with them.
-    pub(crate) fn forget_saves(&mut self, world: &mut World) {
-        if let Some(saves) = &mut self.saves {
+    /// Lets all saves of a timeline go, and who is parked with them.
+    pub(crate) fn forget_saves(&mut self, world: &mut World, line: Timeline) {
+        if let Some(saves) = &mut self.saves[line] {
             saves.forget();
-            self.end_parked(world, Tick(u64::MAX));
+            self.end_parked(world, line, Tick(u64::MAX));
         }
     }
 
-    /// Are entities of that kind saved here?
-    pub(crate) fn rewinds(&self, kind: usize) -> bool {
-        self.saves.as_ref().is_some_and(|s| s.all || self.schema.kinds[kind].rewound)
+    /// The same for all timelines, which are not kept from now on.
+    pub(crate) fn end_saves(&mut self, world: &mut World) {
+        for line in Timeline::ALL {
+            self.forget_saves(world, line);
+            self.saves[line] = None;
+        }
+    }
+
+    /// Which saves keep entities of that kind here?
+    pub(crate) fn keeper(&self, kind: usize) -> Option<Timeline> {
+        let line = self.keeper_of(self.schema.kinds[kind].policy.timeline())?;
+        self.saves[line].as_ref().is_some_and(|s| s.kinds >> kind & 1 != 0).then_some(line)
     }
 
     /// Puts the [`Rewound`] mark on or takes it off. Saves without an entity that lived then would make it unborn, so they go.
@@ -217,8 +280,13 @@ impl Peer {
         let Some(record) = self.entities.get(slot).filter(|r| !r.parked) else { return };
         let policy = &self.schema.kinds[record.kind].policy;
         let facts: Facts = self.facts(record.owners[policy.slot()].peer);
-        let is_all = self.saves.as_ref().is_some_and(|s| s.all);
-        let rewound = self.rewinds(record.kind) && (is_all || policy.share(facts) == Share::State);
+        let keeper = self.keeper(record.kind);
+        let is_all = self.saves[Timeline::Session].as_ref().is_some_and(|s| s.is_of_all());
+        let here = || match policy.share(facts) {
+            Share::State | Share::Inputs => true,
+            Share::Nothing => policy.apply(facts) == Apply::Reconcile,
+        };
+        let rewound = keeper.is_some() && (is_all || here());
         if rewound == record.rewound {
             return;
         }
@@ -229,123 +297,43 @@ impl Peer {
         // the game may have despawned it
         let _ =
             if rewound { world.insert_one(entity, Rewound { net }).is_ok() } else { world.remove_one::<Rewound>(entity).is_ok() };
-        self.forget_saves(world);
+        if let Some(line) = keeper {
+            self.forget_saves(world, line);
+        }
     }
 
-    /// Spawns in a step, under a name that a re-run gives again: who is parked under it comes back, if it is of the same kind and
-    /// key.
-    pub(crate) fn spawn_in_step<K: Component>(
-        &mut self,
-        world: &mut World,
-        key: u64,
-        kind: K,
-        components: impl DynamicBundle,
-    ) -> Result<Entity, UsageError> {
-        let kind_index = self.schema.kind_of::<K>().ok_or(UsageError::NotInSchema(std::any::type_name::<K>()))?;
-        if !self.rewinds(kind_index) {
-            if self.rerunning {
-                return Err(UsageError::NotAllowed("spawn it in a re-run: its kind is not rewound, so it is here already"));
-            }
-            return self.spawn(world, kind, components);
-        }
-        self.may_spawn(kind_index)?;
-        let (local, tick) = (self.local, self.time.ran);
-        let Some(saves) = &mut self.saves else { return Err(UsageError::NoNames) };
-        if saves.ordinal >= SPAWNS {
-            return Err(UsageError::NoNames);
-        }
-        // bit 62 keeps these names apart from leased ones, of which there are never that many
-        let net = NetId(1 << 62 | u64::from(local.0) << 52 | (tick.0 & ((1 << 40) - 1)) << 12 | saves.ordinal);
-        saves.ordinal += 1;
-        let parked = self.entities.slot_of(net).and_then(|slot| Some((slot, self.entities.get(slot)?)));
-        if let Some((slot, record)) = parked {
-            if record.parked && record.kind == kind_index && record.key == key {
-                return self.respawn(world, net, slot, kind, components);
-            }
-            if !record.parked && world.get::<&Rewound>(record.entity).is_ok_and(|mark| mark.net == net) {
-                return Err(UsageError::NoNames); // somebody lives under it already
-            }
-            // another one of a wrong branch, or one that the game despawned without the step
-            saves.limbo.bury(world, net);
-            self.end_entity(slot);
-        }
-        let entity = world.spawn(components);
-        // it was spawned on the line above
-        let _ = world.insert(entity, (kind, Rewound { net }));
-        self.register_own(world, entity, kind_index, net);
-        if let Some(record) = self.entities.slot_of(net).and_then(|slot| self.entities.get_mut(slot)) {
-            record.key = key;
-        }
-        Ok(entity)
-    }
-
-    fn respawn<K: Component>(
-        &mut self,
-        world: &mut World,
-        net: NetId,
-        slot: u32,
-        kind: K,
-        components: impl DynamicBundle,
-    ) -> Result<Entity, UsageError> {
-        let Some(saves) = &mut self.saves else { return Err(UsageError::NoNames) };
-        let entity = saves.limbo.revive(world, net).ok_or(UsageError::NoNames)?;
-        saves.limbo.dress(world, entity, &self.schema.kept, components);
-        // it was revived a moment ago
-        let _ = world.insert_one(entity, kind);
-        self.entities.set_entity(net, entity);
-        self.entities.set_parked(net, false);
-        if let Some(record) = self.entities.get_mut(slot) {
-            record.born = self.time.ran;
-        }
-        self.mark_simulated(world, slot);
-        self.dirty = true;
-        Ok(entity)
-    }
-
-    /// Despawns in a step: for good once that is certain.
-    pub(crate) fn despawn_in_step(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
-        let slot = self.may_despawn(world, entity)?;
-        let Some(record) = self.entities.get(slot).filter(|r| r.rewound) else { return self.despawn(world, entity) };
-        let net = record.net;
-        let tick = self.time.ran;
-        let parked = self.saves.as_mut().is_some_and(|s| s.limbo.park(world, entity, net, tick));
-        if parked {
-            self.entities.set_parked(net, true);
-            self.dirty = true;
-        }
-        parked.then_some(()).ok_or(UsageError::NotNetworked)
-    }
-
-    /// Makes sure that there is the entity that carries the resources, if there are any.
-    pub(crate) fn ensure_resources(&mut self, world: &mut World) {
-        if self.entities.resources.is_some_and(|e| world.contains(e)) {
+    /// Makes sure that there is the entity that carries a timeline's resources, if there are any.
+    pub(crate) fn ensure_resources(&mut self, world: &mut World, line: Timeline) {
+        let known = self.entities.resources[line as usize];
+        if known.is_some_and(|e| world.contains(e)) {
             return;
         }
         let mut builder = EntityBuilder::new();
-        let firsts = self.schema.kept.iter().filter_map(|k| k.first);
+        let firsts = self.schema.kept.iter().filter(|k| k.line == line).filter_map(|k| k.first);
         if firsts.map(|first| first(&mut builder)).count() == 0 {
             return;
         }
-        if self.saves.is_some() {
-            builder.add(Rewound { net: RESOURCES });
+        if self.keeper_of(line).is_some() {
+            builder.add(Rewound { net: resources_name(line) });
         }
         // it has its handle again if it can: the game may have cleared its world
-        let entity = match self.entities.resources.filter(|e| is_free(world, *e)) {
+        let entity = match known.filter(|e| is_free(world, *e)) {
             Some(entity) => {
                 world.spawn_at(entity, builder.build());
                 entity
             }
             None => world.spawn(builder.build()),
         };
-        self.entities.resources = Some(entity);
+        self.entities.resources[line as usize] = Some(entity);
     }
 
     /// See [`Step::resource`](crate::Step::resource).
     pub(crate) fn resource<'w, T: Component>(&mut self, world: &'w mut World) -> Result<&'w mut T, UsageError> {
-        let entry = self.schema.resource_of::<T>().and_then(|entry| entry.first);
-        let first = entry.ok_or(UsageError::NotInSchema(std::any::type_name::<T>()))?;
-        self.ensure_resources(world);
-        let entity = self.entities.resources.ok_or(UsageError::NotNetworked)?;
+        let name = std::any::type_name::<T>();
+        let entry = self.schema.resource_of::<T>().ok_or(UsageError::NotInSchema(name))?;
+        let (line, first) = (entry.line, entry.first.ok_or(UsageError::NotInSchema(name))?);
+        self.ensure_resources(world, line);
+        let entity = self.entities.resources[line as usize].ok_or(UsageError::NotNetworked)?;
         if !world.satisfies::<&T>(entity) {
             // the game has taken it off
             let mut builder = EntityBuilder::new();

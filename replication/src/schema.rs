@@ -3,10 +3,10 @@
 
 use crate::column::{Column, Form, Itself, Typed, Via};
 use crate::input::InputEntry;
-use crate::layout::{Layout, LayoutBuilder, LayoutError};
-use crate::policy::{Absent, OWNER_SLOTS, Policy};
+use crate::layout::{Layout, LayoutBuilder};
+use crate::policy::{Absent, Policy, Timeline};
 use crate::presence;
-use crate::replicate::{FieldError, Replicate, Restorer};
+use crate::replicate::{Replicate, Restorer};
 use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, KeptEntry};
 use hecs::{Archetype, Component, Entity, EntityBuilder, World};
@@ -14,89 +14,17 @@ use std::any::TypeId;
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use thiserror::Error;
 use tidelock_netcore::control::SchemaEntry;
 use tidelock_netcore::limits;
 use xxhash_rust::xxh3::Xxh3;
 
+mod checks;
+mod mistakes;
 mod options;
 
+use checks::{check, check_resources, check_timelines, predicts, resolve, slots};
+pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
-
-/// A schema that cannot work, with everything that is wrong with it.
-#[derive(Clone, Debug, Error, PartialEq)]
-#[error("the schema has {} mistake(s): {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub struct SchemaError(pub Vec<SchemaMistake>);
-
-/// One thing that is wrong with a schema.
-#[derive(Clone, Debug, Error, PartialEq)]
-#[non_exhaustive]
-pub enum SchemaMistake {
-    /// A name that is empty, too long, or has characters other than letters, digits, `_`, `-` and `.`.
-    #[error("`{0}` is no name: use 1 to 64 letters, digits, `_`, `-` or `.`")]
-    Name(String),
-    /// Two entries of one sort have one name.
-    #[error("the {sort} name `{name}` is used twice")]
-    NameTwice {
-        /// component, kind, message or input.
-        sort: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// One Rust type stands for two entries of one sort.
-    #[error("the type of {sort} `{name}` is registered twice; give the second one a type of its own")]
-    TypeTwice {
-        /// component, kind, message or input.
-        sort: &'static str,
-        /// The later name.
-        name: String,
-    },
-    /// The fields cannot travel.
-    #[error("{sort} `{name}`: {error}")]
-    Layout {
-        /// component, message or input.
-        sort: &'static str,
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        error: LayoutError,
-    },
-    /// More entries than fit.
-    #[error("{count} {sort}s are too many; at most {max} are allowed")]
-    TooMany {
-        /// component, kind, message or input.
-        sort: &'static str,
-        /// How many there are.
-        count: usize,
-        /// How many may be.
-        max: usize,
-    },
-    /// A kind chooses a policy for a component type that is not registered.
-    #[error("kind `{0}` chooses a policy for a component that the schema does not have; register it with `.component`")]
-    UnknownComponent(String),
-    /// A policy that speaks of an owner that entities do not have.
-    #[error("the policy of `{name}` speaks of owner slot {slot}; there are {OWNER_SLOTS}")]
-    Slot {
-        /// The component or kind.
-        name: String,
-        /// The policy's slot.
-        slot: usize,
-    },
-    /// `.parent()` on a component without an entity field.
-    #[error("component `{0}` is marked as parent but has no `hecs::Entity` field")]
-    ParentWithoutEntity(String),
-    /// An input with a field that names an entity, which a peer may not have when the input comes.
-    #[error("input `{0}` names an entity; send the number of its `NetId` instead")]
-    InputNamesEntity(String),
-    /// The input's `Default` cannot travel.
-    #[error("input `{name}`: its default cannot travel: {error}")]
-    InputDefault {
-        /// The input.
-        name: String,
-        /// What is wrong.
-        error: FieldError,
-    },
-}
 
 /// A component's entry.
 pub(crate) struct ComponentEntry {
@@ -126,6 +54,18 @@ pub(crate) struct KindEntry {
     /// By component index (0, presence, is unused): who decides there.
     pub(crate) policies: Vec<Arc<dyn Policy>>,
     overrides: Vec<(TypeId, Arc<dyn Policy>)>,
+}
+
+impl KindEntry {
+    /// Does every peer compute its entities, so that nothing of them is published?
+    pub(crate) fn is_computed(&self) -> bool {
+        self.policy.timeline() != Timeline::Session
+    }
+
+    /// Does a guest that owns one of its entities run its steps, though the host decides?
+    pub(crate) fn is_predicted(&self) -> bool {
+        predicts(&*self.policy)
+    }
 }
 
 /// A message's entry.
@@ -201,7 +141,7 @@ impl Schema {
         let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
         let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
         let resources = inner.kept.iter().filter(|k| k.first.is_some());
-        let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: 0 });
+        let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: r.line as u64 });
         let messages = inner.messages.iter().map(message);
         inner.components.iter().map(component).chain(kinds).chain(messages).chain(input).chain(resources).collect()
     }
@@ -223,14 +163,14 @@ impl Schema {
         let mut out = format!("schema `{}`, digest {:016x}\n", inner.name, self.digest());
         let width = inner.components.iter().map(|c| c.name.len()).max().unwrap_or(0).max(9);
         for kind in &inner.kinds {
-            let _ = writeln!(
-                out,
-                "kind `{}`: lifetime {}, absent owner: {:?}, requests: {:?}",
-                kind.name,
-                kind.policy.name(),
-                kind.absent,
-                kind.requests
-            );
+            let (name, policy) = (&kind.name, kind.policy.name());
+            if kind.is_computed() {
+                let line = kind.policy.timeline();
+                let _ = writeln!(out, "kind `{name}`: {policy}, computed by every peer on the {line:?} timeline");
+                continue;
+            }
+            let _ =
+                writeln!(out, "kind `{name}`: lifetime {policy}, absent owner: {:?}, requests: {:?}", kind.absent, kind.requests);
             for (component, policy) in inner.components.iter().zip(&kind.policies[1..]) {
                 let from = if kind.overrides.iter().any(|o| o.0 == component.type_id) {
                     "chosen in the kind"
@@ -249,7 +189,7 @@ impl Schema {
             let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
         }
         for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
-            let _ = writeln!(out, "resource `{}`: checkpointed, stays here", resource.name);
+            let _ = writeln!(out, "resource `{}`: checkpointed, {:?} timeline", resource.name, resource.line);
         }
         for m in &inner.messages {
             let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
@@ -288,6 +228,17 @@ impl Inner {
 
     pub(crate) fn component_of<C: 'static>(&self) -> Option<usize> {
         self.components.iter().position(|c| c.type_id == TypeId::of::<C>()).map(|i| i + 1)
+    }
+
+    /// Is there a kind that every peer computes?
+    pub(crate) fn has_computed(&self) -> bool {
+        self.kinds.iter().any(KindEntry::is_computed)
+    }
+
+    /// The kinds that live by a timeline, as bits.
+    pub(crate) fn kinds_of(&self, line: Timeline) -> u64 {
+        let kinds = self.kinds.iter().enumerate();
+        kinds.fold(0, |mask, (i, k)| mask | u64::from(k.policy.timeline() == line) << i)
     }
 
     /// Which of what is kept is resource `T`?
@@ -349,7 +300,13 @@ impl SchemaBuilder {
                 }
                 let digest = layout.digest(name);
                 let (name_of, type_id, checkpoint) = (name.to_owned(), TypeId::of::<C>(), options.checkpoint.is_some());
-                self.kept.extend(options.checkpoint.map(|kept| KeptEntry { name: name_of, type_id, kept, first: None }));
+                self.kept.extend(options.checkpoint.map(|kept| KeptEntry {
+                    name: name_of,
+                    type_id,
+                    kept,
+                    first: None,
+                    line: Timeline::Session,
+                }));
                 self.components.push(ComponentEntry {
                     name: name.to_owned(),
                     type_id,
@@ -404,14 +361,20 @@ impl SchemaBuilder {
 
     /// Registers state that belongs to no entity: a score, whose turn it is. It begins as `T::default()` and is reached with
     /// [`Step::resource`](crate::Step::resource). It is saved, restored and digested like a component with `.checkpoint()`: it *is*
-    /// one, of a single entity that the framework keeps. So far it does not travel.
+    /// one, of a single entity that the framework keeps. On the session's own timeline it does not travel.
     #[must_use]
-    pub fn resource<T: Component + crate::checkpoint::Checkpoint + Default>(mut self, name: &str) -> Self {
+    pub fn resource<T: Component + crate::checkpoint::Checkpoint + Default>(self, name: &str) -> Self {
+        self.resource_of::<T>(name, Timeline::Session)
+    }
+
+    /// The same on another timeline: every peer computes it in steps of that timeline, and it goes back with them.
+    #[must_use]
+    pub fn resource_of<T: Component + crate::checkpoint::Checkpoint + Default>(mut self, name: &str, line: Timeline) -> Self {
         let first: fn(&mut EntityBuilder) = |builder| {
             builder.add(T::default());
         };
         let (type_id, kept) = (TypeId::of::<T>(), Box::new(Keeper::<T>(PhantomData)));
-        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first) });
+        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first), line });
         self
     }
 
@@ -475,6 +438,7 @@ impl SchemaBuilder {
             kind.policies = resolve(kind, &components);
         }
         let slots = slots(&components, &kinds, &mut mistakes);
+        check_timelines(&components, &kinds, !inputs.is_empty(), &mut mistakes);
         if !mistakes.is_empty() {
             return Err(SchemaError(mistakes));
         }
@@ -489,61 +453,6 @@ impl SchemaBuilder {
             Inner { name, components, kinds, messages, input, kept, presence, slots, absolute, interpolated, digest: 0 };
         inner.digest = digest(&inner);
         Ok(Schema(Arc::new(inner)))
-    }
-}
-
-/// Component within a kind, then component, then kind.
-fn resolve(kind: &KindEntry, components: &[ComponentEntry]) -> Vec<Arc<dyn Policy>> {
-    let of = |c: &ComponentEntry| {
-        let chosen = kind.overrides.iter().find(|o| o.0 == c.type_id).map(|o| &o.1);
-        chosen.or(c.policy.as_ref()).unwrap_or(&kind.policy).clone()
-    };
-    std::iter::once(kind.policy.clone()).chain(components.iter().map(of)).collect()
-}
-
-fn slots(components: &[ComponentEntry], kinds: &[KindEntry], mistakes: &mut Vec<SchemaMistake>) -> usize {
-    let of_kinds = kinds.iter().flat_map(|k| k.policies.iter().map(|p| (&k.name, p.slot())));
-    let of_components = components.iter().filter_map(|c| c.policy.as_ref().map(|p| (&c.name, p.slot())));
-    let mut most = 0;
-    for (name, slot) in of_kinds.chain(of_components) {
-        if slot >= OWNER_SLOTS {
-            mistakes.push(SchemaMistake::Slot { name: name.clone(), slot });
-        }
-        most = most.max(slot);
-    }
-    most + 1
-}
-
-fn check_resources(components: &[ComponentEntry], kept: &[KeptEntry], mistakes: &mut Vec<SchemaMistake>) {
-    let resources = || kept.iter().filter(|k| k.first.is_some());
-    let room = limits::COMPONENTS.saturating_sub(components.len());
-    check("resource", resources().map(|r| (r.name.as_str(), r.type_id)), room, mistakes);
-    for resource in resources().filter(|r| components.iter().any(|c| c.type_id == r.type_id)) {
-        mistakes.push(SchemaMistake::TypeTwice { sort: "resource", name: resource.name.clone() });
-    }
-}
-
-fn check<'a>(
-    sort: &'static str,
-    entries: impl Iterator<Item = (&'a str, TypeId)>,
-    max: usize,
-    mistakes: &mut Vec<SchemaMistake>,
-) {
-    let entries: Vec<_> = entries.collect();
-    if entries.len() > max {
-        mistakes.push(SchemaMistake::TooMany { sort, count: entries.len(), max });
-    }
-    for (i, (name, type_id)) in entries.iter().enumerate() {
-        let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
-        // the handshake adds the sort to the name
-        if name.is_empty() || name.len() + 10 > limits::NAME_BYTES || !letters {
-            mistakes.push(SchemaMistake::Name((*name).to_owned()));
-        }
-        if entries[..i].iter().any(|e| e.0 == *name) {
-            mistakes.push(SchemaMistake::NameTwice { sort, name: (*name).to_owned() });
-        } else if entries[..i].iter().any(|e| e.1 == *type_id) {
-            mistakes.push(SchemaMistake::TypeTwice { sort, name: (*name).to_owned() });
-        }
     }
 }
 
@@ -569,6 +478,7 @@ fn digest(inner: &Inner) -> u64 {
     for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
         hasher.update(b"resource ");
         hasher.update(resource.name.as_bytes());
+        hasher.update(&[resource.line as u8]);
     }
     hasher.digest()
 }

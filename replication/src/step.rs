@@ -1,14 +1,14 @@
 //! Steps: ticks that the game is asked to run, in order.
 
-use crate::entities::Simulated;
 use crate::error::UsageError;
 use crate::netid::NetId;
 use crate::order::Ordered;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
-use crate::policy::{Gate, GateFacts};
+use crate::policy::{Gate, GateFacts, Timeline};
 use crate::rng::Rng;
-use hecs::{Component, DynamicBundle, Entity, Query, QueryBorrow, With, World};
+use crate::visit::{Visit, Visited};
+use hecs::{Component, DynamicBundle, Entity, Query, World};
 use std::time::Duration;
 use tidelock_netcore::tick::Tick;
 
@@ -25,21 +25,49 @@ impl Peer {
         if !self.is_in_session() {
             return None;
         }
-        let again = self.saves.as_mut().and_then(|saves| saves.replay.pop_front());
-        if again.is_none() {
-            if self.time.step >= self.time.due {
-                return None;
-            }
-            self.time.step = self.time.step.plus(1);
-            let label = self.fold_inputs();
-            self.time.tick = self.time.tick.max(label);
-        }
-        self.time.ran = again.unwrap_or(self.time.step);
+        let (line, tick, rerun) = self.next_tick()?;
+        (self.time.line, self.time.ran, self.rerunning) = (line, tick, rerun);
         self.dirty = true;
-        self.ask_gates(world);
-        self.begin_step(world, again.is_some());
-        let tick = self.time.ran;
+        if line == Timeline::Session {
+            self.ask_gates(world);
+        }
+        self.begin_step(world);
         Some(Step { peer: self, tick })
+    }
+
+    /// Whose turn it is, which tick, and whether it was run before.
+    fn next_tick(&mut self) -> Option<(Timeline, Tick, bool)> {
+        if let Some(next) = self.time.with.pop_front() {
+            return Some(next);
+        }
+        if let Some(tick) = self.saves[Timeline::Session].as_mut().and_then(|saves| saves.replay.pop_front()) {
+            if self.saves[Timeline::Session].as_ref().is_some_and(|saves| saves.is_of_all()) {
+                self.take_along(tick, true);
+            }
+            return Some((Timeline::Session, tick, true));
+        }
+        if self.time.step >= self.time.due {
+            return None;
+        }
+        self.time.step = self.time.step.plus(1);
+        let label = self.fold_inputs();
+        self.time.tick = self.time.tick.max(label);
+        if self.is_host() {
+            self.take_along(self.time.step, false);
+        }
+        Some((Timeline::Session, self.time.step, false))
+    }
+
+    /// The steps of the other timelines that follow one of the session's, at who has all inputs in time: the host.
+    fn take_along(&mut self, tick: Tick, rerun: bool) {
+        if !self.schema.has_computed() {
+            return;
+        }
+        for line in [Timeline::Rollback, Timeline::Lockstep] {
+            if self.schema.kinds_of(line) != 0 {
+                self.time.with.push_back((line, tick, rerun));
+            }
+        }
     }
 
     /// Asks each kind's policy whether its entities run this tick.
@@ -87,11 +115,22 @@ impl Step<'_> {
         self.peer.local
     }
 
-    /// The entities that this peer simulates in this step: those that their kind's policy gives it authority over, of kinds whose
-    /// time runs. Others are to be read with plain queries, and not written; components with an authority of their own are
-    /// reached through [`with_authority`](Self::with_authority).
-    pub fn query<'w, Q: Query>(&self, world: &'w World) -> QueryBorrow<'w, With<Q, &'static Simulated>> {
-        world.query::<With<Q, &'static Simulated>>()
+    /// Whose step it is. The same step functions serve all timelines: [`query`](Self::query) gives each step its own entities.
+    #[must_use]
+    pub fn timeline(&self) -> Timeline {
+        self.peer.time.line
+    }
+
+    /// The entities that this peer simulates in this step: those of its timeline that their kind's policy gives it authority over
+    /// or lets it predict, of kinds whose time runs; in a step that is run again, those that went back. Others are to be read
+    /// with plain queries, and not written; components with an authority of their own are reached through
+    /// [`with_authority`](Self::with_authority).
+    pub fn query<'w, Q: Query>(&self, world: &'w World) -> Visited<'w, Q> {
+        Visited::new(world, self.visit())
+    }
+
+    fn visit(&self) -> Visit {
+        Visit::of(self.peer.time.line, self.peer.rerunning)
     }
 
     /// The same by name, an order that all peers share, where it matters: for sums of floats, or who comes first. What a step
@@ -120,7 +159,7 @@ impl Step<'_> {
     pub fn ordered<'w, Q: Query>(&'w self, world: &'w mut World) -> Ordered<'w, Q> {
         let records = self.peer.entities.iter().map(|(_, record)| record).filter(|r| !r.parked);
         let all = records.map(|r| (r.net, r.entity, r.born == self.tick));
-        Ordered::new(self.peer.entities.order.get(all), world)
+        Ordered::new(self.peer.entities.order.get(all), world, self.visit())
     }
 
     /// Random numbers that depend on the session, the tick, `net` and `purpose` alone: the same on every peer and whenever the
@@ -156,8 +195,9 @@ impl Step<'_> {
     pub fn with_authority<C: Component>(&self) -> impl Iterator<Item = Entity> + '_ {
         let c = self.peer.schema.component_of::<C>();
         let (running, rerunning) = (&self.peer.running, self.peer.rerunning);
+        let here = self.peer.time.line == Timeline::Session;
         let records = self.peer.entities.iter().map(|(_, record)| record);
-        let records = records.filter(move |r| !r.parked && (r.rewound || !rerunning));
+        let records = records.filter(move |r| here && !r.parked && (r.rewound || !rerunning));
         records.filter(move |r| running[r.kind] && c.is_some_and(|c| r.mine >> c & 1 != 0)).map(|r| r.entity)
     }
 
@@ -194,10 +234,26 @@ impl Step<'_> {
         kind: K,
         components: impl DynamicBundle,
     ) -> Result<Entity, UsageError> {
-        match self.peer.saves {
-            Some(_) => self.peer.spawn_in_step(world, key, kind, components),
-            None => self.peer.spawn(world, kind, components),
-        }
+        let local = self.peer.local;
+        self.peer.spawn_in_step(world, local, key, kind, components)
+    }
+
+    /// The same for a kind that is [predicted](crate::policy::Host::predicted), as the owner's: what a player's input brings about.
+    /// Run it on the owner and on the host alike. The owner has its copy at once, under the name that the host's will have if it
+    /// spawns as many for that owner before it in this tick; if the host does not, the copy goes again when that is known.
+    ///
+    /// # Errors
+    /// Those of [`spawn`](Self::spawn); [`UsageError::NotAllowed`] at a guest for another peer than itself, and for a peer that is
+    /// not in the session.
+    pub fn spawn_for<K: Component>(
+        &mut self,
+        world: &mut World,
+        owner: PeerId,
+        key: u64,
+        kind: K,
+        components: impl DynamicBundle,
+    ) -> Result<Entity, UsageError> {
+        self.peer.spawn_in_step(world, owner, key, kind, components)
     }
 
     /// See [`Peer::despawn`]. Where the entity's kind is rewound it is gone at once from all queries, and for good when that is
@@ -206,10 +262,7 @@ impl Step<'_> {
     /// # Errors
     /// Those of [`Peer::despawn`].
     pub fn despawn(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
-        match self.peer.saves {
-            Some(_) => self.peer.despawn_in_step(world, entity),
-            None => self.peer.despawn(world, entity),
-        }
+        self.peer.despawn_in_step(world, entity)
     }
 
     pub(crate) fn at_peer(&self) -> &Peer {

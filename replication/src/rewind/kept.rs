@@ -3,6 +3,7 @@
 
 use crate::checkpoint::{Checkpoint, Differ, DigestWriter};
 use crate::netid::NetId;
+use crate::policy::Timeline;
 use crate::rewind::structure::Rewound;
 use hecs::{Archetype, Component, Entity, EntityBuilder, EntityRef, World};
 use std::any::{Any, TypeId};
@@ -16,6 +17,8 @@ pub(crate) struct KeptEntry {
     pub(crate) kept: Box<dyn Kept>,
     /// Of a resource: puts its first value on the entity that carries all of them.
     pub(crate) first: Option<fn(&mut EntityBuilder)>,
+    /// Of a resource: whose steps reach it.
+    pub(crate) line: Timeline,
 }
 
 /// The typed operations on a component that is kept.

@@ -3,6 +3,7 @@
 use crate::block::bits;
 use crate::entities::Record;
 use crate::peer::Peer;
+use crate::policy::Timeline;
 use crate::rewind::saves::Save;
 use crate::rewind::structure::{Rewound, Row};
 use hecs::{Entity, EntityBuilder, World};
@@ -15,15 +16,16 @@ impl Peer {
     /// goes on from its tick. They have the handles that they have there, so that what names them still does; nobody else may
     /// have those ids. `other` is the other peer's world.
     pub(crate) fn load_save(&mut self, world: &mut World, source: &Self, other: &World, save: &Save) {
-        let (Some(from), Some(_)) = (&source.saves, &self.saves) else { return };
-        self.forget_saves(world);
+        let line = Timeline::Session;
+        let (Some(from), Some(_)) = (&source.saves[line], &self.saves[line]) else { return };
+        self.forget_saves(world, line);
         for slot in 0..self.entities.slots() {
             if let Some(entity) = self.entities.remove(slot).map(|r| r.entity) {
                 // the level's builder may have taken it away again
                 let _ = world.despawn(entity);
             }
         }
-        if let Some(entity) = self.entities.resources.take() {
+        for entity in self.entities.resources.iter_mut().filter_map(Option::take) {
             let _ = world.despawn(entity);
         }
         let mut rows: Vec<Row> = Vec::new();
@@ -42,7 +44,7 @@ impl Peer {
             world.spawn_at(handle, builder.build());
             match (watched.kind, source.entities.slot_of(row.net).and_then(|slot| source.entities.get(slot))) {
                 (Some(kind), Some(record)) => self.load_record(world, handle, kind, record),
-                _ => self.entities.resources = Some(handle),
+                _ => self.entities.set_entity(row.net, handle),
             }
         }
         // what names somebody who is dead there must never come to name somebody who is born here

@@ -7,7 +7,7 @@ use crate::netid::NetId;
 use crate::rewind::limbo::{is_free, mask_of};
 use crate::rewind::saves::{Save, Saves, archetypes};
 use crate::rewind::structure::{Rewound, Row};
-use crate::rewind::{RESOURCES, RewindError};
+use crate::rewind::{RewindError, resources_of};
 use hecs::{Entity, EntityBuilder, World};
 use tidelock_netcore::tick::Tick;
 
@@ -167,8 +167,8 @@ impl Saves {
             }
         };
         restored.rebuilt += 1;
-        if row.net == RESOURCES {
-            entities.resources = Some(entity);
+        if let Some(line) = resources_of(row.net) {
+            entities.resources[line as usize] = Some(entity);
         } else if let Some(kind) = watched.kind {
             (self.schema.kinds[kind].mark)(world, entity);
             readopted.push(entities.adopt(world, row.net, entity, kind));

@@ -3,8 +3,9 @@
 
 use crate::block::bits;
 use crate::netid::NetId;
+use crate::policy::Timeline;
 use crate::rewind::RewindError;
-use crate::rewind::kept::Values;
+use crate::rewind::kept::{KeptEntry, Values};
 use crate::rewind::limbo::Limbo;
 use crate::rewind::structure::{Rewound, Row, Structure};
 use crate::schema::Inner;
@@ -49,14 +50,14 @@ pub(crate) struct Saves {
     pub(crate) schema: Arc<Inner>,
     /// Ticks that can be taken back.
     pub(crate) depth: usize,
-    /// Entities of every kind are rewound, whatever the schema says of them.
-    pub(crate) all: bool,
+    /// Whose ticks they are.
+    pub(crate) line: Timeline,
+    /// The kinds whose entities are kept, as bits; all of them, whatever timeline they live by, for a check of determinism.
+    pub(crate) kinds: u64,
     pub(crate) limbo: Limbo,
     pub(crate) graves: Vec<Grave>,
     /// Ticks to run again before a new one.
     pub(crate) replay: VecDeque<Tick>,
-    /// Spawns in this step.
-    pub(crate) ordinal: u64,
     /// The structure of the world when it was last looked at.
     pub(super) known: Arc<Structure>,
     pub(super) watched: Vec<Watched>,
@@ -66,19 +67,21 @@ pub(crate) struct Saves {
     pub(super) elsewhere: Vec<(Entity, u32)>,
     pool: Vec<Arc<Structure>>,
     watched_at: Option<ArchetypesGeneration>,
+    /// Archetypes that were looked at, be they watched or not.
+    looked: usize,
     confirmed: Option<Tick>,
 }
 
 impl Saves {
-    pub(crate) fn new(schema: Arc<Inner>, depth: usize, all: bool) -> Self {
+    pub(crate) fn new(schema: Arc<Inner>, line: Timeline, depth: usize, kinds: u64) -> Self {
         Self {
             schema,
             depth,
-            all,
+            line,
+            kinds,
             limbo: Limbo::default(),
             graves: Vec::new(),
             replay: VecDeque::new(),
-            ordinal: 0,
             known: Arc::default(),
             watched: Vec::new(),
             ring: VecDeque::new(),
@@ -87,8 +90,14 @@ impl Saves {
             elsewhere: Vec::new(),
             pool: Vec::new(),
             watched_at: None,
+            looked: 0,
             confirmed: None,
         }
+    }
+
+    /// Do they keep everything, whatever timeline it lives by?
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.kinds == u64::MAX
     }
 
     pub(crate) fn watched(&self) -> &[Watched] {
@@ -167,13 +176,20 @@ impl Saves {
             return;
         }
         self.watched_at = Some(world.archetypes_generation());
-        let from = self.watched.last().map_or(0, |w| w.archetype + 1);
+        let from = std::mem::replace(&mut self.looked, world.archetypes().len());
         for (index, archetype) in world.archetypes().enumerate().skip(from) {
             if archetype.has::<Rewound>() {
                 let entries = self.schema.kept.iter().enumerate();
                 let mask = entries.fold(0, |m, (i, e)| m | u64::from(e.kept.is_in(archetype)) << i);
                 let kind = self.schema.kinds.iter().position(|k| (k.is_in)(archetype));
-                self.watched.push(Watched { archetype: index, mask, kind });
+                let resource = |k: &KeptEntry| k.first.is_some() && k.line == self.line && k.kept.is_in(archetype);
+                let ours = match kind {
+                    Some(kind) => self.kinds >> kind & 1 != 0,
+                    None => self.is_of_all() || self.schema.kept.iter().any(resource),
+                };
+                if ours {
+                    self.watched.push(Watched { archetype: index, mask, kind });
+                }
             }
         }
     }

@@ -94,7 +94,7 @@ impl Scene {
 
     /// The next step: one that is to be run again, or else a new one.
     pub(super) fn step(&mut self, run: impl FnOnce(&mut World, &mut Step<'_>)) -> Tick {
-        if self.peer.saves.as_ref().is_none_or(|s| s.replay.is_empty()) {
+        if self.peer.saves[Timeline::Session].as_ref().is_none_or(|s| s.replay.is_empty()) {
             self.peer.time.due = self.peer.time.tick.plus(1);
         }
         let mut step = self.peer.next_step(&mut self.world).expect("a step is due");
@@ -110,17 +110,17 @@ impl Scene {
     /// The digest of the world as it is.
     pub(super) fn digest(&mut self) -> u64 {
         let mut save = Save::default();
-        self.peer.saves.as_mut().unwrap().copy(&self.world, &mut save);
-        self.peer.read_save(&self.world, &save, |reading| reading.digest()).unwrap()
+        self.peer.saves[Timeline::Session].as_mut().unwrap().copy(&self.world, &mut save);
+        self.peer.read_save(&self.world, Timeline::Session, &save, |reading| reading.digest()).unwrap()
     }
 
     /// The first difference from another world.
     pub(super) fn difference(&mut self, other: &mut Self) -> Option<digest::Difference> {
         let (mut mine, mut others) = (Save::default(), Save::default());
-        self.peer.saves.as_mut().unwrap().copy(&self.world, &mut mine);
-        other.peer.saves.as_mut().unwrap().copy(&other.world, &mut others);
-        let compare = |a: Reading<'_>| other.peer.read_save(&other.world, &others, |b| a.difference(&b));
-        self.peer.read_save(&self.world, &mine, compare).unwrap().unwrap()
+        self.peer.saves[Timeline::Session].as_mut().unwrap().copy(&self.world, &mut mine);
+        other.peer.saves[Timeline::Session].as_mut().unwrap().copy(&other.world, &mut others);
+        let compare = |a: Reading<'_>| other.peer.read_save(&other.world, Timeline::Session, &others, |b| a.difference(&b));
+        self.peer.read_save(&self.world, Timeline::Session, &mine, compare).unwrap().unwrap()
     }
 
     pub(super) fn xs(&self) -> Vec<(Entity, f32)> {
@@ -219,7 +219,7 @@ fn a_death_is_final_when_it_is_confirmed_or_too_old_to_be_taken_back() {
             }
         }
         assert!(!scene.world.contains(units[0]));
-        assert_eq!(scene.peer.saves.as_ref().unwrap().limbo.len(), 0);
+        assert_eq!(scene.peer.saves[Timeline::Session].as_ref().unwrap().limbo.len(), 0);
         assert_eq!(scene.peer.entities.slot_of(NetId(1)), None);
     }
 }
@@ -295,7 +295,7 @@ fn an_orphan_of_a_wrong_branch_ends_when_that_branch_is_too_old() {
         scene.step(|_, _| {});
     }
     assert!(!scene.world.contains(orphan.unwrap()));
-    assert_eq!(scene.peer.saves.as_ref().unwrap().limbo.len(), 0);
+    assert_eq!(scene.peer.saves[Timeline::Session].as_ref().unwrap().limbo.len(), 0);
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn the_digest_sees_a_bit_a_swap_presence_and_kind_and_the_way_down_finds_them() 
     let named = found(&|s, e| s.world.get::<&mut Name>(e[5]).unwrap().0.push('x'));
     assert_eq!(named, (6, Some(text("name")), text("0"), text("\"unit 5\""), text("\"unit 5x\"")));
     let scored = found(&|s, _| s.peer.resource::<Score>(&mut s.world).unwrap().log.push(3));
-    assert_eq!(scored, (RESOURCES.0, Some(text("score")), text("log.len()"), text("0"), text("1")));
+    assert_eq!(scored, (resources_name(Timeline::Session).0, Some(text("score")), text("log.len()"), text("0"), text("1")));
 }
 
 #[test]

@@ -61,8 +61,10 @@
 use crate::config::Config;
 use crate::netid::NetId;
 use crate::peer::Peer;
+use crate::policy::Timeline;
 use crate::rewind::Rewound;
 use crate::rewind::digest::Difference;
+use crate::rewind::resources_of;
 use crate::rewind::saves::Save;
 use crate::rng::mix;
 use crate::schema::Schema;
@@ -283,7 +285,7 @@ impl<'a, I> Check<'a, I> {
         other.look();
         let Some(found) = straight.difference(other) else { return Ok(()) };
         let Difference { net, component, field, values } = found;
-        let entity = Some(net).filter(|net| *net != crate::rewind::RESOURCES);
+        let entity = Some(net).filter(|net| resources_of(*net).is_none());
         let tick = straight.peer.time.ran;
         let (straight, other) = values;
         Err(Box::new(Leak { way, tick, entity, component, field, straight, other, seed: self.seed }))
@@ -310,7 +312,7 @@ impl<S> Run<S> {
             let _ = world.despawn(locals[3]);
         }
         // everybody is marked when it is built, and saves begin with the first step
-        peer.start_saves(&mut world, check.depth + 1, true);
+        peer.start_saves(&mut world, Timeline::Session, check.depth + 1, u64::MAX);
         (check.build)(&mut peer, &mut world);
         Self { peer, world, simulate, state: Save::default() }
     }
@@ -320,25 +322,30 @@ impl<S> Run<S> {
     where
         S: FnMut(&mut World, &mut Step<'_>, &I),
     {
-        if self.peer.saves.as_ref().is_some_and(|s| s.replay.is_empty()) {
+        if self.peer.saves[Timeline::Session].as_ref().is_some_and(|s| s.replay.is_empty()) {
             self.peer.time.due = self.peer.time.tick.plus(1);
         }
-        let Some(mut step) = self.peer.next_step(&mut self.world) else { return };
-        let input = input(step.tick());
-        (self.simulate)(&mut self.world, &mut step, &input);
+        loop {
+            let Some(mut step) = self.peer.next_step(&mut self.world) else { return };
+            let input = input(step.tick());
+            (self.simulate)(&mut self.world, &mut step, &input);
+            if self.peer.time.with.is_empty() {
+                return;
+            }
+        }
     }
 
     fn look(&mut self) {
-        if let Some(saves) = &mut self.peer.saves {
+        if let Some(saves) = &mut self.peer.saves[Timeline::Session] {
             saves.copy(&self.world, &mut self.state);
         }
     }
 
     fn difference(&self, other: &Self) -> Option<Difference> {
         let compare = |mine: crate::rewind::digest::Reading<'_>| {
-            other.peer.read_save(&other.world, &other.state, |others| mine.difference(&others))
+            other.peer.read_save(&other.world, Timeline::Session, &other.state, |others| mine.difference(&others))
         };
-        self.peer.read_save(&self.world, &self.state, compare)??
+        self.peer.read_save(&self.world, Timeline::Session, &self.state, compare)??
     }
 }
 

@@ -195,7 +195,7 @@ fn play(seed: u64, rounds: u64, game: Game) -> Outcome {
         if round == rounds / 2 {
             let mut joiner = Player::new(game);
             let mut save = Save::default();
-            a.scene.peer.saves.as_mut().unwrap().copy(&a.scene.world, &mut save);
+            a.scene.peer.saves[Timeline::Session].as_mut().unwrap().copy(&a.scene.world, &mut save);
             joiner.scene.peer.load_save(&mut joiner.scene.world, &a.scene.peer, &a.scene.world, &save);
             c = Some(joiner);
         }

@@ -1,11 +1,13 @@
 //! Where a peer is in the session's time.
 
+use crate::policy::Timeline;
+use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::tick::Tick;
 
 /// Where a peer is in the session's time.
 #[derive(Default)]
-pub(crate) struct Timeline {
+pub(crate) struct Ticks {
     /// The program's time at the last call.
     pub(crate) now: Duration,
     /// The session's time at `now`; `None` before there is one.
@@ -16,8 +18,12 @@ pub(crate) struct Timeline {
     pub(crate) step: Tick,
     /// The session's tick that what was captured then belongs to: the same, but for guests whose ticks run ahead.
     pub(crate) tick: Tick,
-    /// The tick of the last step that was asked for: one before `step` when it was run again.
+    /// The tick of the last step that was asked for, on its own timeline: one before `step` when it was run again.
     pub(crate) ran: Tick,
+    /// Whose step that was.
+    pub(crate) line: Timeline,
+    /// Steps of other timelines that belong to the session's step before.
+    pub(crate) with: VecDeque<(Timeline, Tick, bool)>,
     /// The tick that is due.
     pub(crate) due: Tick,
     pub(crate) last_send: Tick,
@@ -29,7 +35,7 @@ pub(crate) struct Timeline {
     pub(crate) skipped: u64,
 }
 
-impl Timeline {
+impl Ticks {
     /// Before the tick after `start`.
     pub(crate) fn begin(start: Tick) -> Self {
         Self { step: start, ran: start, tick: start, due: start, last_send: start, captured: start, ..Self::default() }

@@ -1,0 +1,98 @@
+//! Who decides what, as the schema's calls resolve, and whether that can work.
+
+use super::{ComponentEntry, KindEntry, SchemaMistake};
+use crate::peer_id::PeerId;
+use crate::policy::{Apply, Facts, OWNER_SLOTS, Policy, Timeline};
+use crate::rewind::kept::KeptEntry;
+use std::any::TypeId;
+use std::sync::Arc;
+use tidelock_netcore::limits;
+
+/// Component within a kind, then component, then kind.
+pub(super) fn resolve(kind: &KindEntry, components: &[ComponentEntry]) -> Vec<Arc<dyn Policy>> {
+    let of = |c: &ComponentEntry| {
+        let chosen = kind.overrides.iter().find(|o| o.0 == c.type_id).map(|o| &o.1);
+        chosen.or(c.policy.as_ref()).unwrap_or(&kind.policy).clone()
+    };
+    std::iter::once(kind.policy.clone()).chain(components.iter().map(of)).collect()
+}
+
+pub(super) fn slots(components: &[ComponentEntry], kinds: &[KindEntry], mistakes: &mut Vec<SchemaMistake>) -> usize {
+    let of_kinds = kinds.iter().flat_map(|k| k.policies.iter().map(|p| (&k.name, p.slot())));
+    let of_components = components.iter().filter_map(|c| c.policy.as_ref().map(|p| (&c.name, p.slot())));
+    let mut most = 0;
+    for (name, slot) in of_kinds.chain(of_components) {
+        if slot >= OWNER_SLOTS {
+            mistakes.push(SchemaMistake::Slot { name: name.clone(), slot });
+        }
+        most = most.max(slot);
+    }
+    most + 1
+}
+
+/// Combinations of policies that cannot work.
+pub(super) fn check_timelines(
+    components: &[ComponentEntry],
+    kinds: &[KindEntry],
+    input: bool,
+    mistakes: &mut Vec<SchemaMistake>,
+) {
+    let chosen = components.iter().filter_map(|c| Some((&c.name, c.policy.as_ref()?)));
+    let named = |id: &TypeId| components.iter().find(|c| c.type_id == *id).map(|c| &c.name);
+    let within = kinds.iter().flat_map(|k| &k.overrides).filter_map(|(id, policy)| Some((named(id)?, policy)));
+    for (component, policy) in chosen.chain(within).filter(|(_, policy)| is_for_kinds(&***policy)) {
+        mistakes.push(SchemaMistake::ForKinds { component: component.clone(), policy: policy.name() });
+    }
+    for kind in kinds {
+        if kind.is_computed() && (kind.rewound || !kind.overrides.is_empty()) {
+            mistakes.push(SchemaMistake::Mixed(kind.name.clone()));
+        }
+        let guesses = kind.is_predicted() || kind.policy.timeline() == Timeline::Rollback;
+        if guesses && !input {
+            mistakes.push(SchemaMistake::NoInput { kind: kind.name.clone(), policy: kind.policy.name() });
+        }
+    }
+}
+
+fn is_for_kinds(policy: &dyn Policy) -> bool {
+    policy.timeline() != Timeline::Session || predicts(policy)
+}
+
+/// Does a guest that owns one of its entities run its steps, though the host decides?
+pub(super) fn predicts(policy: &dyn Policy) -> bool {
+    let owner = PeerId(1);
+    policy.apply(Facts { local: owner, owner, host: PeerId::HOST }) == Apply::Reconcile
+}
+
+pub(super) fn check_resources(components: &[ComponentEntry], kept: &[KeptEntry], mistakes: &mut Vec<SchemaMistake>) {
+    let resources = || kept.iter().filter(|k| k.first.is_some());
+    let room = limits::COMPONENTS.saturating_sub(components.len());
+    check("resource", resources().map(|r| (r.name.as_str(), r.type_id)), room, mistakes);
+    for resource in resources().filter(|r| components.iter().any(|c| c.type_id == r.type_id)) {
+        mistakes.push(SchemaMistake::TypeTwice { sort: "resource", name: resource.name.clone() });
+    }
+}
+
+pub(super) fn check<'a>(
+    sort: &'static str,
+    entries: impl Iterator<Item = (&'a str, TypeId)>,
+    max: usize,
+    mistakes: &mut Vec<SchemaMistake>,
+) {
+    let entries: Vec<_> = entries.collect();
+    if entries.len() > max {
+        mistakes.push(SchemaMistake::TooMany { sort, count: entries.len(), max });
+    }
+    for (i, (name, type_id)) in entries.iter().enumerate() {
+        let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+        // the handshake adds the sort to the name
+        if name.is_empty() || name.len() + 10 > limits::NAME_BYTES || !letters {
+            mistakes.push(SchemaMistake::Name((*name).to_owned()));
+        }
+        if entries[..i].iter().any(|e| e.0 == *name) {
+            mistakes.push(SchemaMistake::NameTwice { sort, name: (*name).to_owned() });
+        } else if entries[..i].iter().any(|e| e.1 == *type_id) {
+            mistakes.push(SchemaMistake::TypeTwice { sort, name: (*name).to_owned() });
+        }
+    }
+}
