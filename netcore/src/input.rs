@@ -6,6 +6,8 @@
 //!         16  newest tick, low bits
 //!          6  how many ticks before it are in the packet
 //!             then their inputs, the oldest first, each but the first after a bit: 1 = the same as the one before
+//!          1  1 = what was drawn in these ticks follows: for the first tick, by how much it is behind the tick, Exp-Golomb 7, in
+//!             sixteenths of a tick; for each after it, the difference from the one before, zigzag, Exp-Golomb 1
 //!
 //! down  bits  field
 //!          2  kind: 3

@@ -89,6 +89,10 @@ pub const INPUT_AHEAD: u64 = 128;
 pub const INPUT_REPEAT: Duration = Duration::from_millis(250);
 /// The most that a guest's ticks run ahead of the session, and at most as many ticks as [`INPUT_WINDOW`].
 pub const LEAD_MAX: Duration = Duration::from_secs(1);
+/// How far a host goes back at most to what a guest saw when it acted: see `Peer::seen_by`.
+pub const LAG_COMPENSATION: Duration = Duration::from_millis(500);
+/// How far behind its own tick a guest can say that it draws, in sixteenths of a tick. Beyond, it is not read.
+pub const BEHIND_UNITS: u32 = 1 << 18;
 /// Requests for ownership of one guest that have no outcome yet, at the guest and at the host; and how many a host takes at once.
 pub const OWNERSHIP_REQUESTS: usize = 64;
 /// Requests for ownership, and releases, of one guest that a host takes in a second. A guest asks for half as many. Beyond, one is

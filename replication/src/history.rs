@@ -245,9 +245,15 @@ impl History {
 
     /// The newest sample taken at or before `at`, and the oldest one after it.
     pub(crate) fn bracket(&self, c: usize, row: usize, at: Tick) -> (Option<Sample<'_>>, Option<Sample<'_>>) {
+        self.bracket_since(c, row, at, Tick::ZERO)
+    }
+
+    /// The same, for who knows that nothing sampled after `at` came before the send tick `from`, and does not ask when a sample from
+    /// before it was taken.
+    pub(crate) fn bracket_since(&self, c: usize, row: usize, at: Tick, from: Tick) -> (Option<Sample<'_>>, Option<Sample<'_>>) {
         let mut words = self.value(c, row);
         let mut after = None;
-        for t in (self.now.0.saturating_sub(RING as u64 - 1)..=self.now.0).rev().map(Tick) {
+        for t in (self.now.0.saturating_sub(RING as u64 - 1).max(from.0)..=self.now.0).rev().map(Tick) {
             if !self.has(c, row, t) {
                 continue;
             }

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
 use crate::input::Inputs;
+use crate::lag::Captures;
 use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
@@ -28,6 +29,7 @@ use crate::values::ValueCache;
 use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +81,9 @@ pub struct Peer {
     pub(crate) receipts: Receipts,
     pub(crate) refused: Refused,
     pub(crate) claims: Claims,
+    pub(crate) captures: Captures,
+    /// The moment of the session that was drawn last.
+    pub(crate) drawn: Cell<Option<Duration>>,
     /// What this peer can go back to, by timeline.
     pub(crate) saves: Shelf,
     /// Spawns in the step that is run.
@@ -229,6 +234,8 @@ impl Peer {
             receipts: Receipts::default(),
             refused: Refused::default(),
             claims: Claims::default(),
+            captures: Captures::default(),
+            drawn: Cell::new(None),
             saves: Shelf::default(),
             births: Births::default(),
             rerunning: false,

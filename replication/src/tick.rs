@@ -253,6 +253,7 @@ impl Peer {
             self.time.captured = self.time.tick;
             self.time.captures = (self.time.captures.1, self.publisher.history.now());
         }
+        self.captures.note(self.publisher.history.now(), self.time.tick, sending == Sending::Scheduled);
         let mut findings = Findings::default();
         let everything = matches!(self.role, Role::Host(_));
         let notify = if self.config.local_news && everything { self.notified() } else { 0 };

@@ -39,6 +39,7 @@ pub(crate) struct Inputs {
     missed: u64,
     /// The inputs of a packet in the reading, and a packet in the making.
     words: Vec<u32>,
+    behind: Vec<u32>,
     packet: BitWriter,
     bytes: Vec<u8>,
 }
@@ -55,6 +56,7 @@ impl Inputs {
             told: 0,
             missed: 0,
             words: Vec::new(),
+            behind: Vec::new(),
             packet: BitWriter::new(),
             bytes: Vec::new(),
         }))
@@ -157,11 +159,12 @@ impl Peer {
         let step = self.time.step;
         let ahead = self.ahead();
         let rate = self.config.tick_rate;
+        let behind = self.behind(step);
         let (Some(inputs), Some(entry)) = (&mut self.inputs, &self.schema.input) else { return step };
         inputs.own.fold();
         match (&self.role, ahead) {
             (Role::Guest(_), Some(ahead)) => {
-                inputs.own.log(step, ahead);
+                inputs.own.log(step, ahead, behind);
                 inputs.follow(ahead, rate);
             }
             _ => {
@@ -185,8 +188,13 @@ impl Peer {
         if let Role::Host(_) = self.role {
             let at = Moment { ran: self.time.step, time: self.time.session.unwrap_or_default(), rate };
             let head = InputHead::read(r, session_ticks(at.time, rate).0).map_err(malformed)?;
-            own::read(entry, head, r, &mut inputs.words).map_err(malformed)?;
-            link.inputs.get_or_insert_with(|| Box::new(InputBuffer::new(&entry.default))).take(head, &inputs.words, at);
+            own::read(entry, head, r, &mut inputs.words, &mut inputs.behind).map_err(malformed)?;
+            link.inputs.get_or_insert_with(|| Box::new(InputBuffer::new(&entry.default))).take(
+                head,
+                &inputs.words,
+                &inputs.behind,
+                at,
+            );
         } else {
             let feedback = Feedback::read(r, inputs.own.newest()).map_err(malformed)?;
             r.clone().finish().map_err(malformed)?;
