@@ -218,11 +218,13 @@ impl Peer {
             return Err(UsageError::NotAllowed("look back: a guest has no history"));
         }
         let c = self.schema.component_of::<C>().ok_or(UsageError::NotInSchema(std::any::type_name::<C>()))?;
-        let reader = self.schema.component(c).column.reader().downcast_ref::<Reader<C>>();
+        let entry = self.schema.component(c);
+        let reader = entry.column.reader().downcast_ref::<Reader<C>>();
         let reader = reader.ok_or(UsageError::NotInSchema(std::any::type_name::<C>()))?;
-        let moment = Moment { tick: seen.tick, part: seen.part };
+        let (tick, part) = if entry.reckoned { (seen.asked, 0.0) } else { (seen.tick, seen.part) };
+        let moment = Moment { tick, part };
         let widest = self.links.iter().map(|l| l.incoming.interval()).max().unwrap_or(1);
-        let from = self.captures.send_at(seen.tick.minus(widest.max(self.config.send_every.into())));
+        let from = self.captures.send_at(tick.minus(widest.max(self.config.send_every.into())));
         Ok(Question { peer: self, reader, c, moment, actor: seen.actor, from })
     }
 }

@@ -93,6 +93,7 @@ mod presence;
 mod present;
 mod publisher;
 mod receipts;
+mod reckon;
 mod relevance;
 pub mod replicate;
 mod requests;

@@ -121,10 +121,15 @@ impl Peer {
         let time = self.session_at(now).unwrap_or_default().saturating_sub(self.pace.delay());
         self.drawn.set(Some(time));
         let (tick, part) = session_ticks(time, self.config.tick_rate);
+        let reckoned = self.schema.component(c).reckoned.then(|| (self.reckoned_moment(now), now));
         let moment = Moment { tick, part };
         Ok(self.entities.iter().filter_map(move |(_, record)| {
             let simulated = world.get::<&C>(record.entity).ok()?;
-            let value = self.drawn(record, c, reader, moment).unwrap_or_else(|| (*simulated).clone());
+            let value = match reckoned {
+                Some(at) => self.reckoned(record, c, reader, at),
+                None => self.drawn(record, c, reader, moment),
+            };
+            let value = value.unwrap_or_else(|| (*simulated).clone());
             Some((record.entity, value))
         }))
     }
@@ -160,15 +165,16 @@ impl Peer {
         self.age(world, entity).is_some_and(|age| age > limit)
     }
 
-    /// Learns the delay; once per frame.
+    /// Learns the delay, and notes what has arrived; once per frame.
     pub(crate) fn settle_pace(&mut self) {
+        self.note_arrivals();
         let sends = self.links.iter().map(|l| l.incoming.interval()).max().unwrap_or(1) as u32;
         let (least, most) = (self.config.interpolation.least, self.config.interpolation.most);
         self.pace.settle(self.time.now, self.tick_length() * sends, least, most);
     }
 
     /// The stream and row that a component's samples come from, if another peer has authority over it.
-    fn source(&self, record: &Record, c: usize) -> Option<(&Incoming, usize)> {
+    pub(crate) fn source(&self, record: &Record, c: usize) -> Option<(&Incoming, usize)> {
         if record.mine >> c & 1 != 0 {
             return None;
         }

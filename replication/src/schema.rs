@@ -33,6 +33,8 @@ pub(crate) struct ComponentEntry {
     pub(crate) column: Box<dyn Column>,
     pub(crate) digest: u64,
     pub(crate) interpolate: bool,
+    /// Drawn where it is by now.
+    pub(crate) reckoned: bool,
     pub(crate) checkpoint: bool,
     pub(crate) parent: bool,
     pub(crate) notify: bool,
@@ -183,7 +185,12 @@ impl Schema {
             }
         }
         for c in &inner.components {
-            let flags = [(c.interpolate, "interpolated"), (c.checkpoint, "checkpointed"), (c.parent, "names the parent")];
+            let flags = [
+                (c.interpolate && !c.reckoned, "interpolated"),
+                (c.reckoned, "extrapolated"),
+                (c.checkpoint, "checkpointed"),
+                (c.parent, "names the parent"),
+            ];
             let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
             let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
             let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
@@ -313,6 +320,7 @@ impl SchemaBuilder {
                     column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
                     digest,
                     interpolate: options.blend.is_some(),
+                    reckoned: options.reckoned,
                     checkpoint,
                     parent: options.parent,
                     notify: options.notify,

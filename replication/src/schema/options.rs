@@ -16,13 +16,22 @@ pub struct ComponentOptions<C> {
     pub(super) validators: Vec<Validator<C>>,
     pub(super) blend: Option<Blend<C>>,
     pub(super) checkpoint: Option<Box<dyn Kept>>,
+    pub(super) reckoned: bool,
     pub(super) parent: bool,
     pub(super) notify: bool,
 }
 
 impl<C: Component> ComponentOptions<C> {
     pub(super) fn new() -> Self {
-        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: None, parent: false, notify: false }
+        Self {
+            policy: None,
+            validators: Vec::new(),
+            blend: None,
+            checkpoint: None,
+            reckoned: false,
+            parent: false,
+            notify: false,
+        }
     }
 
     /// Who has authority over this component, whatever the kind's policy says.
@@ -50,6 +59,13 @@ impl<C: Component> ComponentOptions<C> {
         self
     }
 
+    /// The same as [`extrapolate`](Self::extrapolate), for types that are not [`Interpolate`].
+    #[must_use]
+    pub fn extrapolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
+        self.reckoned = true;
+        self.interpolate_with(blend)
+    }
+
     /// The component's first entity field names the parent: the entity does not appear at a guest before its parent does.
     #[must_use]
     pub fn parent(mut self) -> Self {
@@ -71,6 +87,21 @@ impl<C: Component + Interpolate> ComponentOptions<C> {
     #[must_use]
     pub fn interpolate(self) -> Self {
         self.interpolate_with(C::interpolate)
+    }
+}
+
+impl<C: Component + Interpolate> ComponentOptions<C> {
+    /// Is drawn where it is by now, not a little behind: the newest sample, carried on with the motion that led to it. For what one
+    /// aims at or dodges. Where this peer's ticks run ahead of the session ([`Peer::lead`](crate::Peer::lead)), it is drawn at their
+    /// time, so that it meets what this peer predicts.
+    ///
+    /// The motion is taken from the last [`Interpolation::ease`](crate::Interpolation::ease) of samples, and carried on for at most
+    /// [`Interpolation::reckon`](crate::Interpolation::reckon). What a new sample says otherwise comes in over `ease`: after a
+    /// change of motion what is drawn is on the new track two times `ease` after the first sample of it has come. Until then it
+    /// has gone on as before, for as long as the samples take and then that: never further. Over a teleport it jumps.
+    #[must_use]
+    pub fn extrapolate(self) -> Self {
+        self.extrapolate_with(C::interpolate)
     }
 }
 
