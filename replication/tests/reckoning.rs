@@ -33,13 +33,13 @@ struct Puck;
 #[derive(Clone, Copy, Default)]
 struct Kart;
 
-fn schema() -> Schema {
-    Schema::builder("reckoning")
-        .component::<Shot>("shot", |c| c.extrapolate())
-        .kind::<Puck>("puck", Host::default())
-        .kind::<Kart>("kart", Owner::default())
-        .build()
-        .unwrap()
+#[derive(Clone, Copy, Debug, Default, PartialEq, Replicate)]
+struct Stick(bool);
+
+fn schema(inputs: bool) -> Schema {
+    let schema = Schema::builder("reckoning").component::<Shot>("shot", |c| c.extrapolate());
+    let schema = schema.kind::<Puck>("puck", Host::default()).kind::<Kart>("kart", Owner::default());
+    if inputs { schema.input::<Stick>("stick") } else { schema }.build().unwrap()
 }
 
 struct Game {
@@ -55,9 +55,13 @@ struct Game {
 
 impl Game {
     fn new(seed: u64, conditions: Conditions, send_every: u32) -> Self {
+        Self::of(seed, conditions, send_every, false)
+    }
+
+    fn of(seed: u64, conditions: Conditions, send_every: u32, inputs: bool) -> Self {
         let config = Config { send_every, ..common::config() };
         let network = Network::new(seed);
-        let mut table = Table::new(seed, &schema(), config.clone(), network.host()).unwrap();
+        let mut table = Table::new(seed, &schema(inputs), config.clone(), network.host()).unwrap();
         table.join(config, network.join(conditions, conditions)).unwrap();
         table.rest(120);
         let Seat { peer, world, .. } = table.seat(0);
@@ -86,7 +90,7 @@ impl Game {
             let guest = self.table.seat(1);
             let Some(copy) = guest.find(self.net) else { continue };
             let drawn = guest.peer.present::<Shot>(&guest.world, now).unwrap().find(|(e, _)| *e == copy).unwrap().1;
-            let time = guest.peer.session_time().unwrap().as_secs_f64();
+            let time = (guest.peer.session_time().unwrap() + guest.peer.lead().unwrap_or_default()).as_secs_f64();
             let held = guest.world.get::<&Shot>(copy).unwrap().x;
             self.film.push((drawn, pose(time), time, held));
         }
@@ -140,7 +144,7 @@ fn what_moves_evenly_is_drawn_where_it_is() {
                 );
                 // a clock that is corrected goes up to a twentieth faster
                 let faster = if loss > 0.0 { 1.05 } else { 1.0 };
-                let stride = (speed * TICK * faster) as f32 + if slow { 2.0 } else { 1.2 } * STEP;
+                let stride = (speed * TICK * faster) as f32 + if slow { 3.0 } else { 1.2 } * STEP;
                 assert!(game.stride() <= stride, "{what}: a stride of {}", game.stride());
                 assert_clean(&mut game.table);
             }
@@ -260,6 +264,50 @@ fn turns_go_on_and_flags_are_the_newest() {
             let phase = (t - begin).rem_euclid(0.5);
             assert!(phase < 0.3 || drawn.burning == there.burning, "SEED={seed}: {drawn:?} at {t}");
         }
+    }
+}
+
+/// A guest whose ticks run ahead draws at their time, and that is what the host says that it saw.
+#[test]
+fn who_is_ahead_draws_what_will_be() {
+    for seed in seeds(3) {
+        let mut game = Game::of(seed, weather(40, 0.0), 1, true);
+        let begin = game.now();
+        let pose = |t: f64| shot(((t - begin) * 6.0) as f32);
+        game.play(SETTLED, pose);
+        game.film.clear();
+        game.play(300, pose);
+        assert!(game.table.seat(1).peer.lead().unwrap() > Duration::from_millis(40), "SEED={seed}");
+        assert!(game.off() <= 1.5 * STEP, "SEED={seed}: off by {}", game.off());
+        let entity = game.entity;
+        let Seat { peer, world, .. } = game.table.seat(0);
+        let seen = peer.seen_by(tidelock::PeerId(1)).unwrap();
+        assert!(seen.ticks_behind() > 2.0, "SEED={seed}: what is interpolated it sees later: {seen:?}");
+        let past = peer.at_time_of::<Shot>(world, entity, seen).unwrap().unwrap();
+        assert_eq!(past.x, world.get::<&Shot>(entity).unwrap().x, "SEED={seed}: but not this");
+    }
+}
+
+/// When nothing comes any more it goes on for a quarter of a second, and stands.
+#[test]
+fn silence_is_not_motion() {
+    for seed in seeds(3) {
+        let mut game = Game::new(seed, weather(150, 0.0), 1);
+        let begin = game.now();
+        let pose = |t: f64| shot(((t - begin) * 6.0) as f32);
+        game.play(SETTLED, pose);
+        game.table.stall(0, Duration::from_secs(2));
+        game.film.clear();
+        game.play(100, pose);
+        let (last, held) = game.film.last().map(|f| (f.0.x, f.3)).unwrap();
+        assert!((last - held - 6.0 * 0.25).abs() <= 2.0 * STEP, "SEED={seed}: at {last}, and the last that came was {held}");
+        let moves = game.film[60..].windows(2).filter(|w| w[0].0.x != w[1].0.x).count();
+        assert_eq!(moves, 0, "SEED={seed}");
+        game.play(300, pose);
+        let stride = game.stride();
+        assert!(stride <= 4.0, "SEED={seed}: a stride of {stride}: the two seconds come in at once");
+        let end = game.film.last().unwrap();
+        assert!((end.0.x - end.1.x).abs() <= 2.0 * STEP, "SEED={seed}: {end:?}");
     }
 }
 
