@@ -344,7 +344,8 @@ impl Peer {
         let (entity, net) = (record.entity, record.net);
         for c in 1..self.schema.columns() {
             let Some(record) = self.entities.get(slot) else { return };
-            if !presence.has(c) && self.judge(record, c, peer, presence, true).is_ok() {
+            let own_form = self.schema.fine >> c & 1 == 0;
+            if own_form && !presence.has(c) && self.judge(record, c, peer, presence, true).is_ok() {
                 let entry = self.schema.component(c);
                 self.apply.stop_waiting(net, c);
                 if entry.column.remove(world, entity) {

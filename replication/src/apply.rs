@@ -99,6 +99,7 @@ impl Peer {
         if other && !for_good {
             return; // it was hidden and is shown again: it goes on in another row
         }
+        self.bury(world, presence.net);
         let Some(record) = self.entities.remove(slot) else { return };
         self.dirty = true;
         if record.out_row != NO_ROW {
@@ -220,7 +221,8 @@ impl Peer {
         if self.apply.is_ended(&presence, self.schema.kinds[presence.kind].policy.slot()) {
             return;
         }
-        let all_here = presence.components & !(incoming.have(row) >> 1) == 0;
+        let expected = self.forms(presence.components << 1, presence.kind, presence.owners[0].peer);
+        let all_here = expected & !incoming.have(row) == 0;
         if !all_here {
             return; // whatever is still to come brings it here again
         }
@@ -240,7 +242,7 @@ impl Peer {
         let is_missing = |net: &NetId| {
             *net != NetId(0) && self.entities.slot_of(*net).is_none() && !(owns && self.apply.gone_from(*net).is_some())
         };
-        bits(presence.components << 1).find_map(|c| {
+        bits(self.forms(presence.components << 1, presence.kind, presence.owners[0].peer)).find_map(|c| {
             let entry = self.schema.component(c as usize);
             let parent = entry.parent.then(|| entry.column.layout().entities(mirror.value(c as usize, row)).next()).flatten();
             parent.filter(is_missing)
@@ -257,7 +259,7 @@ impl Peer {
             record.set_in_row(PeerId::HOST, row);
             record.began = self.links[0].incoming.mirror.newest_change(0, row).unwrap_or_default();
         }
-        for c in bits(presence.components << 1) {
+        for c in bits(self.forms(presence.components << 1, presence.kind, presence.owners[0].peer)) {
             let c = c as usize;
             let words = self.links[0].incoming.mirror.value(c, row).to_vec();
             self.write_component(world, slot, c, &words);
@@ -293,11 +295,17 @@ impl Peer {
             components |= self.put_back(world, slot, row, &presence);
         }
         let Some(record) = self.entities.get(slot) else { return };
-        let mine = record.mine;
-        let named = self.links[0].incoming.components(row) << 1;
+        let (mine, entity, parked) = (record.mine, record.entity, record.parked);
+        let predicted = if self.predicts(record) { self.schema.predicted[record.kind] } else { 0 };
+        let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, record.owners[0].peer);
         for c in bits(components & named) {
             let c = c as usize;
             let incoming = &self.links[0].incoming;
+            // what is predicted is compared, in its tick, with what was predicted: see `reconcile`
+            let compared = predicted >> self.schema.off_grid(c) & 1 != 0;
+            if compared && (parked || self.schema.component(c).column.has(world, entity)) {
+                continue;
+            }
             // what arrives of my own is a correction, unless it was sent before I owned it
             if mine >> c & 1 != 0 && !incoming.is_of_epoch(c, row) {
                 continue;
@@ -335,7 +343,7 @@ impl Peer {
         let Some(record) = self.entities.get(slot) else { return };
         let mine = record.mine;
         for c in 1..self.schema.columns() {
-            if presence.has(c) || mine >> c & 1 != 0 {
+            if presence.has(c) || (mine | self.schema.fine) >> c & 1 != 0 {
                 continue;
             }
             self.apply.stop_waiting(presence.net, c);
@@ -372,7 +380,8 @@ impl Peer {
     /// The components that are there again with a value that is known already.
     fn put_back(&self, world: &World, slot: u32, row: usize, presence: &Presence) -> u64 {
         let Some(record) = self.entities.get(slot) else { return 0 };
-        let here = presence.components << 1 & self.links[0].incoming.have(row) & !record.mine;
+        let forms = self.forms(presence.components << 1, presence.kind, presence.owners[0].peer);
+        let here = forms & self.links[0].incoming.have(row) & !record.mine;
         let lacks = |c: &u32| !self.schema.component(*c as usize).column.has(world, record.entity);
         bits(here).filter(lacks).fold(0, |m, c| m | 1 << c)
     }

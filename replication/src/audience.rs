@@ -11,6 +11,7 @@ use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::receipts::{Decision, Receipt};
 use crate::relevance::{Relevance, Room, Viewpoint};
+use crate::schema::Inner;
 use crate::scope::Scope;
 use crate::view::Sighting;
 use crate::viewer::{Changes, Shown, Viewer};
@@ -197,10 +198,11 @@ impl Peer {
     fn show_to(&mut self, index: usize, shown: &Shown, scope: &Scope) {
         let Some(record) = self.entities.get(shown.slot).filter(|r| r.out_row != NO_ROW) else { return };
         let (link, row, tick) = (&mut self.links[index], record.out_row as usize, self.time.tick);
-        let sighting = sighting(scope, shown);
+        let sighting = sighting(&self.schema, scope, shown);
         let own = share_mask(&self.schema, link.peer, record.kind, &record.owners);
         if link.subscriber.is_shown(row) {
-            return link.subscriber.sight(row, sighting, own, self.publisher.ever(row), tick);
+            let other = self.schema.other_forms(link.peer, record.kind, record.owners[0].peer);
+            return link.subscriber.sight(row, sighting, own | other, self.publisher.ever(row) & !other, tick);
         }
         link.subscriber.show(row, record.net, sighting, &self.publisher);
         self.receipts.push(Receipt { tick, peer: link.peer, net: record.net, decision: Decision::Shown });
@@ -236,8 +238,8 @@ impl Peer {
     }
 }
 
-fn sighting(scope: &Scope, shown: &Shown) -> Sighting {
+fn sighting(schema: &Inner, scope: &Scope, shown: &Shown) -> Sighting {
     let alone = scope.groups.is_alone(shown.slot);
     let group = if alone { Sighting::default().group } else { scope.groups.lead(shown.slot) };
-    Sighting { hidden: shown.hidden, period: shown.period.max(1), weight: shown.weight, group }
+    Sighting { hidden: schema.in_all_forms(shown.hidden), period: shown.period.max(1), weight: shown.weight, group }
 }

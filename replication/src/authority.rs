@@ -168,15 +168,16 @@ pub(crate) fn subscribe_row(
     }
     link.subscriber.follow(publisher);
     let own = share_mask(schema, link.peer, record.kind, &record.owners);
+    let other = schema.other_forms(link.peer, record.kind, record.owners[0].peer);
     link.subscriber.set_own(row, own != 0);
     link.subscriber.want(0, row, true);
     if known {
         link.subscriber.note_known(row);
     }
     for c in 1..schema.columns() {
-        link.subscriber.want(c, row, own >> c & 1 == 0);
+        link.subscriber.want(c, row, (own | other) >> c & 1 == 0);
     }
-    let ever = publisher.ever(row);
+    let ever = publisher.ever(row) & !other;
     link.subscriber.force(row, if known { ever & !own } else { ever }, tick);
 }
 
@@ -258,8 +259,9 @@ impl Peer {
             link.subscriber.follow(&self.publisher);
             let own = share_mask(&self.schema, link.peer, record.kind, &record.owners);
             link.subscriber.set_own(row, own != 0);
+            let kept = own | self.schema.other_forms(link.peer, record.kind, record.owners[0].peer);
             for c in 1..self.schema.columns() {
-                let wanted = own >> c & 1 == 0;
+                let wanted = kept >> c & 1 == 0;
                 // what is hidden is told when it is shown
                 if wanted == link.subscriber.wants(c, row) || link.subscriber.hides(c, row) {
                     continue;

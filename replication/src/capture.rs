@@ -176,7 +176,8 @@ impl Capture {
                 if before != after {
                     if record.out_row != NO_ROW {
                         // others' doings were told when they arrived
-                        findings.reshaped.push((mark.slot, before & record.mine, after & record.mine));
+                        let told = record.mine & !scene.schema.fine;
+                        findings.reshaped.push((mark.slot, before & told, after & told));
                     }
                     self.fresh.push(mark.slot);
                 }
@@ -254,8 +255,9 @@ impl Capture {
                         findings.changed.push((slot, c));
                     }
                 }
-                Some(Err(error)) => self.report(slot, net, c, error, findings),
-                None => {}
+                // the form on the simulation grid is the same value
+                Some(Err(error)) if scene.schema.fine >> c & 1 == 0 => self.report(slot, net, c, error, findings),
+                Some(Err(_)) | None => {}
             }
         }
         take_presence(scene, slot, row, components);
@@ -309,7 +311,7 @@ impl Capture {
         let names = name_in(scene.world);
         let indices = std::mem::take(&mut self.indices);
         let column = &scene.schema.component(c).column;
-        let (entities, publisher, tick) = (&*scene.entities, &mut *scene.publisher, scene.tick);
+        let (entities, publisher, tick, fine) = (&*scene.entities, &mut *scene.publisher, scene.tick, scene.schema.fine);
         column.quantise(archetype, &indices, &names, &mut |i, result| {
             let slot = marks[i as usize].slot;
             let Some(record) = entities.get(slot) else { return };
@@ -328,7 +330,8 @@ impl Capture {
                         self.unsendable.remove(&(slot, c));
                     }
                 }
-                Err(error) => self.report(slot, record.net, c, error, findings),
+                Err(error) if fine >> c & 1 == 0 => self.report(slot, record.net, c, error, findings),
+                Err(_) => {}
             }
         });
         self.indices = indices;
@@ -345,7 +348,10 @@ fn watch(schema: &Inner, archetype: &Archetype) -> Option<Watched> {
     if !archetype.has::<Networked>() {
         return None;
     }
-    let present = (1..schema.columns()).filter(|c| schema.component(*c).column.is_in(archetype));
+    let kind = schema.kinds.iter().position(|k| (k.is_in)(archetype));
+    let twins = kind.map_or(0, |kind| schema.in_all_forms(schema.predicted[kind]) & schema.fine);
+    let here = |c: &usize| (twins | !schema.fine) >> c & 1 != 0 && schema.component(*c).column.is_in(archetype);
+    let present = (1..schema.columns()).filter(here);
     let shadows: Vec<_> = present.map(|c| (c, schema.component(c).column.shadow())).collect();
     let components = shadows.iter().fold(0, |set, s| set | 1 << s.0);
     Some(Watched { components, shadows, marks: Vec::new(), moved: Vec::new(), differs: Vec::new() })
@@ -365,7 +371,7 @@ fn publish_row(scene: &mut Scene<'_>, slot: u32, has_mine: bool) -> Option<usize
 pub(crate) fn take_presence(scene: &mut Scene<'_>, slot: u32, row: usize, components: u64) {
     let Some(record) = scene.entities.get(slot) else { return };
     let mine = if scene.everything { u64::MAX } else { record.mine };
-    let named = components & mine & scene.publisher.ever(row);
+    let named = components & mine & scene.publisher.ever(row) & !scene.schema.fine;
     let presence = Presence {
         life: Life::Alive,
         net: record.net,

@@ -3,6 +3,7 @@
 //! Erasure is done per column, not per value: the typed code sits in [`Typed`], made generic at registration, and everything
 //! else in the crate handles words.
 
+use crate::entities::name_in;
 use crate::layout::{Layout, LayoutBuilder};
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
@@ -108,6 +109,16 @@ pub(crate) enum Written {
     NoEntity,
 }
 
+/// What became of a value that was to be rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounded {
+    Yes,
+    /// There is none.
+    Absent,
+    /// It lies outside its range, or names somebody who is not here: it is as it was.
+    Cannot,
+}
+
 /// A column of one component type.
 pub(crate) trait Column: Send + Sync {
     fn layout(&self) -> &Layout;
@@ -125,6 +136,10 @@ pub(crate) trait Column: Send + Sync {
     fn is_validated(&self) -> bool;
     /// Could a value be made of the words if every entity that they name were here?
     fn is_complete(&self, words: &[u32]) -> bool;
+    /// Rounds one entity's value to what its words say, and gives the words.
+    fn round(&self, world: &World, entity: Entity, words: &mut [u32], entities: EntityOf<'_>) -> Rounded;
+    /// The same component on the simulation grid, if that is another form.
+    fn on_grid(&self) -> Option<Box<dyn Column>>;
     /// A [`Reader`] of the component's type.
     fn reader(&self) -> &dyn Any;
 }
@@ -147,6 +162,8 @@ pub(crate) struct Typed<C, F> {
     layout: Layout,
     validators: Vec<Validator<C>>,
     reader: Reader<C>,
+    /// Is it the form on the simulation grid?
+    fine: bool,
 }
 
 impl<C: Component, F: Form<C>> Typed<C, F> {
@@ -154,11 +171,11 @@ impl<C: Component, F: Form<C>> Typed<C, F> {
         let form = std::sync::Arc::new(form);
         let inner = form.clone();
         let reader = Reader { restore: Box::new(move |from| inner.restore(from)), blend };
-        Self { form, layout, validators, reader }
+        Self { form, layout, validators, reader, fine: false }
     }
 
     fn value(&self, words: &[u32], entities: EntityOf<'_>) -> Result<C, RestoreError> {
-        self.form.restore(&mut Restorer::new(words, entities))
+        self.form.restore(&mut Restorer::new(words, entities).on_grid(self.fine))
     }
 }
 
@@ -182,14 +199,14 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
         let Some(column) = archetype.get::<&C>() else { return };
         let mut words: Words = smallvec::smallvec![0; self.layout.words()];
         for &i in indices {
-            let result = self.form.quantise(&column[i as usize], &mut Quantiser::new(&mut words, names));
+            let result = self.form.quantise(&column[i as usize], &mut Quantiser::new(&mut words, names).on_grid(self.fine));
             sink(i, result.map(|()| &words[..]));
         }
     }
 
     fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>> {
         let value = world.get::<&C>(entity).ok()?;
-        Some(self.form.quantise(&value, &mut Quantiser::new(out, names)))
+        Some(self.form.quantise(&value, &mut Quantiser::new(out, names).on_grid(self.fine)))
     }
 
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError> {
@@ -226,6 +243,32 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 
     fn is_complete(&self, words: &[u32]) -> bool {
         self.value(words, &|_| Some(Entity::DANGLING)).is_ok()
+    }
+
+    fn round(&self, world: &World, entity: Entity, words: &mut [u32], entities: EntityOf<'_>) -> Rounded {
+        let Ok(mut value) = world.get::<&mut C>(entity) else { return Rounded::Absent };
+        let names = name_in(world);
+        if self.form.quantise(&value, &mut Quantiser::new(words, &names).on_grid(self.fine)).is_err() {
+            return Rounded::Cannot;
+        }
+        match self.value(words, entities) {
+            Ok(rounded) => {
+                *value = rounded;
+                Rounded::Yes
+            }
+            Err(_) => Rounded::Cannot,
+        }
+    }
+
+    fn on_grid(&self) -> Option<Box<dyn Column>> {
+        let mut builder = LayoutBuilder::on_grid();
+        self.form.layout(&mut builder);
+        // a layout that was good in the steps of its fields can only have become too large
+        let layout = builder.build().ok().filter(|layout| *layout != self.layout)?;
+        let (form, inner) = (self.form.clone(), self.form.clone());
+        let restore = move |from: &mut Restorer<'_>| inner.restore(from);
+        let reader = Reader { restore: Box::new(restore), blend: None };
+        Some(Box::new(Self { form, layout, validators: Vec::new(), reader, fine: true }))
     }
 
     fn reader(&self) -> &dyn Any {

@@ -29,6 +29,9 @@ pub struct Config {
     pub time_out: Duration,
     /// How far behind the session's clock things are drawn.
     pub interpolation: Interpolation,
+    /// Ticks that this peer may run again at once when what it predicted turns out wrong, at most [`limits::SAVES`]. It bounds the
+    /// work of a frame to so many steps beside the new ones; what the host says of an older tick is taken as it is.
+    pub rewind: u64,
     /// A host tells itself news of the entities that it simulates, like a guest gets them. Costs a capture per tick even when
     /// nobody has joined.
     pub local_news: bool,
@@ -81,6 +84,7 @@ impl Default for Config {
             refusal_window: Duration::from_secs(10),
             time_out: Duration::from_secs(5),
             interpolation: Interpolation::default(),
+            rewind: 64,
             local_news: false,
             session: None,
             counters_from: 1,
@@ -108,6 +112,9 @@ impl Config {
         }
         if self.name.len() > limits::NAME_BYTES {
             return bad("name must be at most 64 bytes");
+        }
+        if self.rewind == 0 || self.rewind > limits::SAVES as u64 {
+            return bad("rewind must be 1 to limits::SAVES");
         }
         if self.counters_from == 0 {
             return bad("counters_from must be at least 1");

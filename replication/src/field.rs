@@ -18,6 +18,12 @@ pub const STEP_ORDER: u32 = 4;
 /// Order of the code for differences of integers, if the field names none.
 pub const INTEGER_ORDER: u32 = 2;
 
+/// The simulation grid: what predicted components are rounded to after each step, in units of the field. See
+/// [`Host::predicted`](crate::policy::Host::predicted).
+pub const GRID: f64 = 1.0 / 4096.0;
+/// So many steps from zero an `f32` tells two neighbours apart.
+const F32_REACH: f64 = 8e6;
+
 /// Why a value cannot be quantised.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 #[non_exhaustive]
@@ -73,7 +79,7 @@ impl Step {
     /// and the program does not compile then.
     #[must_use]
     pub const fn f32(step: f64, min: f64, max: f64) -> Self {
-        Self::new(step, min, max, 8e6)
+        Self::new(step, min, max, F32_REACH)
     }
 
     /// Steps for an `f64`. No value may lie further than 10¹⁵ steps from zero.
@@ -113,6 +119,22 @@ impl Step {
     #[must_use]
     pub const fn last(&self) -> u32 {
         self.last
+    }
+
+    /// The same range on the simulation grid: the finest power of two that an `f32` can hold all over the range, but not finer than
+    /// [`GRID`]; or these steps, where they are as fine.
+    #[inline]
+    pub(crate) fn on_grid(&self) -> Self {
+        let max = self.value(self.last);
+        let far = self.min.abs().max(max.abs());
+        let mut step = GRID;
+        while far > step * F32_REACH {
+            step *= 2.0;
+        }
+        if step >= self.step {
+            return *self;
+        }
+        Self { min: self.min, step, per_unit: 1.0 / step, last: ((max - self.min) / step + 0.5) as u32 }
     }
 
     /// The index of the step nearest to `value`, which may lie up to half a step outside the range.

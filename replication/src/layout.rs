@@ -326,6 +326,7 @@ fn hash_name(name: &str, hasher: &mut Xxh3) {
 pub struct LayoutBuilder {
     fields: Vec<Field>,
     prefix: String,
+    fine: bool,
 }
 
 impl LayoutBuilder {
@@ -346,8 +347,21 @@ impl LayoutBuilder {
         self.fields.push(Field { name, code, meaning });
     }
 
+    /// The same on the simulation grid: see [`Quantiser::on_grid`](crate::replicate::Quantiser).
+    pub(crate) fn on_grid() -> Self {
+        Self { fine: true, ..Self::default() }
+    }
+
     /// A float in steps.
     pub fn number(&mut self, name: &str, step: &Step, order: u32) {
+        let (step, order) = if self.fine {
+            // as many bits more for a usual difference as the grid is finer
+            let grid = step.on_grid();
+            let finer = (step.step() / grid.step()).log2().ceil() as u32;
+            (grid, (order + finer).min(MAX_ORDER))
+        } else {
+            (*step, order)
+        };
         let code = FieldCode::Number { max: step.last(), order };
         self.field(name, code, Meaning::Grid { min: step.min(), step: step.step() });
     }
@@ -366,6 +380,7 @@ impl LayoutBuilder {
 
     /// An angle.
     pub fn angle(&mut self, name: &str, bits: u32) {
+        let bits = if self.fine { *ANGLE_BITS.end() } else { bits };
         self.field(name, FieldCode::Wrapping { bits }, Meaning::Plain);
     }
 
@@ -381,6 +396,7 @@ impl LayoutBuilder {
 
     /// A rotation.
     pub fn quat(&mut self, name: &str, bits: u32) {
+        let bits = if self.fine { *QUAT_BITS.end() } else { bits };
         self.field(name, FieldCode::Quat { bits }, Meaning::Plain);
     }
 

@@ -112,6 +112,12 @@ pub enum News {
         /// The component's name in the schema.
         component: String,
     },
+    /// An effect that [`Step::once`](crate::Step::once) let happen did not happen after all: the ticks were run again, and without
+    /// it. Take it back, if it can still be seen or heard.
+    EffectUndone {
+        /// Its key.
+        key: u64,
+    },
     /// An entity (or some of its components) has another owner.
     Owned {
         /// The entity.

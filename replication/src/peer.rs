@@ -16,6 +16,7 @@ use crate::outgoing::{BitCache, Draft, Scratch};
 use crate::peer_id::PeerId;
 use crate::pick::PickScratch;
 use crate::policy::OWNER_SLOTS;
+use crate::predict::Predictions;
 use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
@@ -86,6 +87,8 @@ pub struct Peer {
     pub(crate) drawn: Cell<Option<Duration>>,
     /// What this peer can go back to, by timeline.
     pub(crate) saves: Shelf,
+    /// What this peer predicts, as a guest.
+    pub(crate) predictions: Predictions,
     /// Spawns in the step that is run.
     pub(crate) births: Births,
     /// The step is one that was run before.
@@ -238,6 +241,7 @@ impl Peer {
             drawn: Cell::new(None),
             saves: Shelf::default(),
             births: Births::default(),
+            predictions: Predictions::default(),
             rerunning: false,
             schema,
             config,

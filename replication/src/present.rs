@@ -10,6 +10,7 @@ use crate::input::drawn::{UNITS, UNTOLD};
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::policy::Apply;
+use crate::predict::shift;
 use crate::presence::Presence;
 use crate::replicate::Restorer;
 use hecs::{Component, Entity, World};
@@ -125,12 +126,16 @@ impl Peer {
         let moment = Moment { tick, part };
         Ok(self.entities.iter().filter_map(move |(_, record)| {
             let simulated = world.get::<&C>(record.entity).ok()?;
-            let value = match reckoned {
+            let told = match reckoned {
                 Some(at) => self.reckoned(record, c, reader, at),
                 None => self.drawn(record, c, reader, moment),
             };
-            let value = value.unwrap_or_else(|| (*simulated).clone());
-            Some((record.entity, value))
+            if let Some(value) = told {
+                return Some((record.entity, value));
+            }
+            let fades = self.fades::<C>(record, c, now);
+            let value = (*simulated).clone();
+            Some((record.entity, reader.blend.map_or(value.clone(), |blend| shift(value, fades, blend))))
         }))
     }
 

@@ -163,6 +163,7 @@ pub struct Quantiser<'a> {
     words: &'a mut [u32],
     at: usize,
     names: &'a dyn Fn(Entity) -> Option<NetId>,
+    fine: bool,
 }
 
 type Quantised = Result<(), FieldError>;
@@ -171,7 +172,12 @@ impl<'a> Quantiser<'a> {
     /// Writes to the front of `words`; `names` knows the names of entities.
     #[must_use]
     pub fn new(words: &'a mut [u32], names: &'a dyn Fn(Entity) -> Option<NetId>) -> Self {
-        Self { words, at: 0, names }
+        Self { words, at: 0, names, fine: false }
+    }
+
+    /// On the simulation grid instead of the steps that the fields state, where it is the finer one.
+    pub(crate) fn on_grid(self, fine: bool) -> Self {
+        Self { fine, ..self }
     }
 
     /// Words written so far.
@@ -203,6 +209,9 @@ impl<'a> Quantiser<'a> {
     /// Outside the range, or not finite.
     #[inline]
     pub fn number(&mut self, field: &'static str, step: &Step, value: f64) -> Quantised {
+        if self.fine {
+            return self.checked(field, step.on_grid().index(value));
+        }
         self.checked(field, step.index(value))
     }
 
@@ -233,6 +242,7 @@ impl<'a> Quantiser<'a> {
     /// Not finite.
     #[inline]
     pub fn angle(&mut self, field: &'static str, bits: u32, radians: f64) -> Quantised {
+        let bits = if self.fine { *field::ANGLE_BITS.end() } else { bits };
         self.checked(field, field::angle_index(radians, bits))
     }
 
@@ -257,6 +267,7 @@ impl<'a> Quantiser<'a> {
     /// Not finite, or of length zero.
     #[inline]
     pub fn quat(&mut self, field: &'static str, bits: u32, value: [f32; 4]) -> Quantised {
+        let bits = if self.fine { *field::QUAT_BITS.end() } else { bits };
         match field::quat_words(value, bits) {
             Ok(words) => {
                 words.into_iter().for_each(|word| self.word(word));
@@ -339,13 +350,19 @@ pub struct Restorer<'a> {
     words: &'a [u32],
     at: usize,
     entities: &'a dyn Fn(NetId) -> Option<Entity>,
+    fine: bool,
 }
 
 impl<'a> Restorer<'a> {
     /// Reads from the front of `words`; `entities` knows who bears a name.
     #[must_use]
     pub fn new(words: &'a [u32], entities: &'a dyn Fn(NetId) -> Option<Entity>) -> Self {
-        Self { words, at: 0, entities }
+        Self { words, at: 0, entities, fine: false }
+    }
+
+    /// From words on the simulation grid: see [`Quantiser::on_grid`].
+    pub(crate) fn on_grid(self, fine: bool) -> Self {
+        Self { fine, ..self }
     }
 
     #[inline]
@@ -366,6 +383,10 @@ impl<'a> Restorer<'a> {
     /// [`RestoreError::Invalid`] beyond the last step.
     #[inline]
     pub fn number(&mut self, field: &'static str, step: &Step) -> Result<f64, RestoreError> {
+        if self.fine {
+            let grid = step.on_grid();
+            return Ok(grid.value(self.up_to(field, grid.last())?));
+        }
         Ok(step.value(self.up_to(field, step.last())?))
     }
 
@@ -393,6 +414,7 @@ impl<'a> Restorer<'a> {
     /// [`RestoreError::Invalid`] for a word of more bits.
     #[inline]
     pub fn angle(&mut self, field: &'static str, bits: u32) -> Result<f64, RestoreError> {
+        let bits = if self.fine { *field::ANGLE_BITS.end() } else { bits };
         Ok(field::angle_value(self.up_to(field, (1 << bits) - 1)?, bits))
     }
 
@@ -421,6 +443,7 @@ impl<'a> Restorer<'a> {
     /// [`RestoreError::Invalid`] if no rotation has these words.
     #[inline]
     pub fn quat(&mut self, field: &'static str, bits: u32) -> Result<[f32; 4], RestoreError> {
+        let bits = if self.fine { *field::QUAT_BITS.end() } else { bits };
         let words = [self.word(field)?, self.word(field)?, self.word(field)?, self.word(field)?];
         if field::quat_is_canonical(words, bits) {
             Ok(field::quat_value(words, bits))

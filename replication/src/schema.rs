@@ -4,6 +4,7 @@
 use crate::column::{Column, Form, Itself, Typed, Via};
 use crate::input::InputEntry;
 use crate::layout::{Layout, LayoutBuilder};
+use crate::peer_id::PeerId;
 use crate::policy::{Absent, Policy, Timeline};
 use crate::presence;
 use crate::replicate::{Replicate, Restorer};
@@ -22,7 +23,7 @@ mod checks;
 mod mistakes;
 mod options;
 
-use checks::{check, check_resources, check_timelines, predicts, resolve, slots};
+use checks::{add_grids, check, check_resources, check_timelines, predicts, resolve, slots};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 
@@ -38,6 +39,8 @@ pub(crate) struct ComponentEntry {
     pub(crate) checkpoint: bool,
     pub(crate) parent: bool,
     pub(crate) notify: bool,
+    /// Steps of the simulation grid by which a prediction may be off.
+    pub(crate) tolerance: u32,
     policy: Option<Arc<dyn Policy>>,
 }
 
@@ -101,6 +104,12 @@ pub(crate) struct Inner {
     pub(crate) input: Option<InputEntry>,
     /// What is saved and restored: components, then resources, each by name.
     pub(crate) kept: Vec<KeptEntry>,
+    /// By kind: the components that its owner predicts, as bits.
+    pub(crate) predicted: Vec<u64>,
+    /// Pairs of a component and the same one on the simulation grid, which stands after all others.
+    pub(crate) grids: Vec<(usize, usize)>,
+    /// Those on the simulation grid, as bits.
+    pub(crate) fine: u64,
     pub(crate) presence: Layout,
     pub(crate) slots: usize,
     /// Bit c: in a list, values of component c are absolute: presence, and what names entities.
@@ -242,6 +251,40 @@ impl Inner {
         self.kinds.iter().any(KindEntry::is_computed)
     }
 
+    /// The form in which a component travels to a peer that predicts it: itself, or on the simulation grid.
+    pub(crate) fn on_grid(&self, c: usize) -> usize {
+        self.grids.iter().find(|g| g.0 == c).map_or(c, |g| g.1)
+    }
+
+    /// The component itself, of its form on the simulation grid.
+    pub(crate) fn off_grid(&self, c: usize) -> usize {
+        self.grids.iter().find(|g| g.1 == c).map_or(c, |g| g.0)
+    }
+
+    /// Is there anything that an owner predicts?
+    pub(crate) fn predicts_some(&self) -> bool {
+        self.predicted.iter().any(|p| *p != 0)
+    }
+
+    /// Does `peer` predict entities of that kind and that owner?
+    pub(crate) fn predicts(&self, peer: PeerId, kind: usize, owner: PeerId) -> bool {
+        self.predicted[kind] != 0 && peer == owner && peer != PeerId::HOST
+    }
+
+    /// The forms of an entity's components that a peer does not get because it gets the other one.
+    pub(crate) fn other_forms(&self, peer: PeerId, kind: usize, owner: PeerId) -> u64 {
+        if self.fine == 0 || !self.predicts(peer, kind, owner) {
+            return self.fine;
+        }
+        let here = self.predicted[kind];
+        self.grids.iter().fold(self.fine, |mask, (c, f)| if here >> c & 1 != 0 { mask & !(1 << f) | 1 << c } else { mask })
+    }
+
+    /// Who hides a component hides it in every form.
+    pub(crate) fn in_all_forms(&self, mask: u64) -> u64 {
+        self.grids.iter().fold(mask, |m, (c, f)| m | (mask >> c & 1) << f)
+    }
+
     /// The kinds that live by a timeline, as bits.
     pub(crate) fn kinds_of(&self, line: Timeline) -> u64 {
         let kinds = self.kinds.iter().enumerate();
@@ -324,6 +367,7 @@ impl SchemaBuilder {
                     checkpoint,
                     parent: options.parent,
                     notify: options.notify,
+                    tolerance: options.tolerance,
                     policy: options.policy,
                 });
             }
@@ -431,7 +475,7 @@ impl SchemaBuilder {
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, components, mut kinds, messages, mut inputs, kept, mut mistakes } = self;
+        let Self { name, mut components, mut kinds, messages, mut inputs, kept, mut mistakes } = self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
@@ -445,6 +489,11 @@ impl SchemaBuilder {
             }
             kind.policies = resolve(kind, &components);
         }
+        let (predicted, grids) = add_grids(&mut components, &mut kinds);
+        if components.len() > limits::COMPONENTS {
+            let (sort, max) = ("component, with those that are predicted counted twice", limits::COMPONENTS);
+            mistakes.push(SchemaMistake::TooMany { sort, count: components.len(), max });
+        }
         let slots = slots(&components, &kinds, &mut mistakes);
         check_timelines(&components, &kinds, !inputs.is_empty(), &mut mistakes);
         if !mistakes.is_empty() {
@@ -454,11 +503,26 @@ impl SchemaBuilder {
         let mask = |of: fn(&ComponentEntry) -> bool| {
             components.iter().enumerate().fold(0, |mask, (i, c)| mask | u64::from(of(c)) << (i + 1))
         };
+        let fine = grids.iter().fold(0, |mask, g| mask | 1 << g.1);
         let absolute = mask(|c| c.column.layout().has_entities()) | 1;
         let interpolated = mask(|c| c.interpolate);
         let input = inputs.pop();
-        let mut inner =
-            Inner { name, components, kinds, messages, input, kept, presence, slots, absolute, interpolated, digest: 0 };
+        let mut inner = Inner {
+            name,
+            components,
+            kinds,
+            messages,
+            input,
+            kept,
+            predicted,
+            grids,
+            fine,
+            presence,
+            slots,
+            absolute,
+            interpolated,
+            digest: 0,
+        };
         inner.digest = digest(&inner);
         Ok(Schema(Arc::new(inner)))
     }

@@ -39,7 +39,7 @@ impl Peer {
         for (_, record) in self.entities.iter().filter(|(_, record)| sees(record.net)) {
             let hidden = view.and_then(|view| Some(view.ghost(view.ghost_named(record.net)?).sighting.hidden)).unwrap_or(0);
             let mut present = 0u64;
-            for (c, digest) in digests.iter_mut().enumerate().skip(1).filter(|(c, _)| hidden >> c & 1 == 0) {
+            for (c, digest) in digests.iter_mut().enumerate().skip(1).filter(|(c, _)| (hidden | self.schema.fine) >> c & 1 == 0) {
                 let column = &self.schema.component(c).column;
                 words.clear();
                 words.resize(column.layout().words(), 0);

@@ -22,11 +22,14 @@ impl Peer {
     /// The next tick that is due, if any: first those that are to be run again. Ask until it gives `None`, and run each; the order
     /// is theirs.
     pub fn next_step(&mut self, world: &mut World) -> Option<Step<'_>> {
+        self.end_step(world);
         if !self.is_in_session() {
             return None;
         }
+        self.keep_predictions(world);
         let (line, tick, rerun) = self.next_tick()?;
         (self.time.line, self.time.ran, self.rerunning) = (line, tick, rerun);
+        self.time.open = true;
         self.dirty = true;
         if line == Timeline::Session {
             self.ask_gates(world);
@@ -173,6 +176,21 @@ impl Step<'_> {
     #[must_use]
     pub fn rerun(&self) -> bool {
         self.peer.rerunning
+    }
+
+    /// Who owns an entity: whose input steers it.
+    #[must_use]
+    pub fn owner(&self, world: &World, entity: Entity) -> Option<PeerId> {
+        self.peer.owner(world, entity, 0)
+    }
+
+    /// May an effect be heard and seen? `true` the first time that it is asked with that key, in whatever tick; `false` when the
+    /// same happens again because the tick is run again. One that is not asked for again is told as
+    /// [`News::EffectUndone`](crate::News::EffectUndone). Make the key of what tells two effects apart: who fired, and its how
+    /// manieth shot it was.
+    pub fn once(&mut self, key: u64) -> bool {
+        let tick = self.tick;
+        self.peer.predictions.effects.happens(key, tick)
     }
 
     /// Is the entity networked, and alive? `World::contains` does not tell: where despawns can be taken back, a handle stays in

@@ -246,7 +246,7 @@ type Words = Vec<u32>;
 fn all_values(seat: &Seat) -> FxHashMap<Key, Words> {
     let mut out = FxHashMap::default();
     for (_, record) in seat.peer.entities.iter() {
-        for c in 1..seat.peer.schema.columns() {
+        for c in (1..seat.peer.schema.columns()).filter(|c| seat.peer.schema.fine >> c & 1 == 0) {
             if let Some(words) = shown(seat, record, c) {
                 out.insert((record.net, c), words);
             }
@@ -311,12 +311,15 @@ impl Oracle {
 
     fn compare(&self, seat: &Seat, sight: &mut Sight) -> Result<(), String> {
         for (_, record) in seat.peer.entities.iter() {
-            let present = (1..seat.peer.schema.columns()).fold(0u64, |m, c| m | 1 << c);
+            let schema = &seat.peer.schema;
+            let present = (1..schema.columns()).fold(0u64, |m, c| m | 1 << c) & !schema.fine;
+            let predicts = schema.predicts(seat.peer.local, record.kind, record.owners[0].peer);
+            let mine = record.mine | if predicts { schema.predicted[record.kind] } else { 0 };
             for c in bits(present) {
                 let c = c as usize;
                 let Some(words) = shown(seat, record, c) else { continue };
                 let key = (record.net, c);
-                if record.mine >> c & 1 != 0 {
+                if mine >> c & 1 != 0 {
                     sight.own.insert(key, words);
                     continue;
                 }

@@ -48,6 +48,7 @@ impl Peer {
     /// # Errors
     /// [`UsageError::Config`] if `now` goes back.
     pub fn receive(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
+        self.end_step(world);
         self.pass_time(now)?;
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(arrival) = self.transport.as_mut().and_then(|t| t.poll(now, &mut payload)) {
@@ -64,6 +65,7 @@ impl Peer {
             self.accept_rows(world); // 3, 4
         } else {
             self.apply_rows(world); // 4
+            self.reconcile(world);
         }
         self.resolve_messages();
         self.settle_claims();
@@ -78,6 +80,7 @@ impl Peer {
     /// # Errors
     /// [`UsageError::Config`] if `now` goes back.
     pub fn send(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
+        self.end_step(world);
         self.pass_time(now)?;
         if !self.links.is_empty() || (self.is_host() && self.config.local_news) {
             let sending = self.sending();

@@ -20,6 +20,8 @@ pub(crate) struct Ticks {
     pub(crate) tick: Tick,
     /// The tick of the last step that was asked for, on its own timeline: one before `step` when it was run again.
     pub(crate) ran: Tick,
+    /// The game is running it, as far as is known.
+    pub(crate) open: bool,
     /// Whose step that was.
     pub(crate) line: Timeline,
     /// Steps of other timelines that belong to the session's step before.

@@ -161,7 +161,7 @@ impl Peer {
         let rate = self.config.tick_rate;
         let behind = self.behind(step);
         let (Some(inputs), Some(entry)) = (&mut self.inputs, &self.schema.input) else { return step };
-        inputs.own.fold();
+        inputs.own.fold(step);
         match (&self.role, ahead) {
             (Role::Guest(_), Some(ahead)) => {
                 inputs.own.log(step, ahead, behind);
@@ -286,7 +286,8 @@ impl Step<'_> {
         at.is_input::<I>()?;
         if peer == at.local {
             let own = at.inputs.as_ref().map(|inputs| &inputs.own).ok_or(UsageError::NoSuchPeer)?;
-            return Ok(Input { value: of(&own.value), before: of(&own.before), source: Source::Own });
+            let (value, before) = own.at(self.tick());
+            return Ok(Input { value: of(value), before: of(before), source: Source::Own });
         }
         if !at.is_host() {
             return Err(UsageError::NoInputOf(peer));

@@ -15,6 +15,8 @@ pub(crate) struct OwnInput {
     pub(crate) value: Vec<u32>,
     pub(crate) before: Vec<u32>,
     log: VecDeque<Logged>,
+    /// The inputs of the last ticks that were run, the oldest first: for ticks that are run again.
+    past: VecDeque<(Tick, Vec<u32>)>,
     /// The tick of the last in `log`.
     newest: Tick,
 }
@@ -31,13 +33,32 @@ struct Logged {
 impl OwnInput {
     pub(crate) fn new(default: &[u32]) -> Self {
         let words = || default.to_vec();
-        Self { latched: words(), value: words(), before: words(), log: VecDeque::new(), newest: Tick::ZERO }
+        Self {
+            latched: words(),
+            value: words(),
+            before: words(),
+            log: VecDeque::new(),
+            past: VecDeque::new(),
+            newest: Tick::ZERO,
+        }
     }
 
     /// A tick is run.
-    pub(crate) fn fold(&mut self) {
+    pub(crate) fn fold(&mut self, tick: Tick) {
         std::mem::swap(&mut self.before, &mut self.value);
         self.value.copy_from_slice(&self.latched);
+        let spare = if self.past.len() > limits::SAVES + 1 { self.past.pop_front() } else { None };
+        let mut words = spare.map(|past| past.1).unwrap_or_default();
+        words.clear();
+        words.extend_from_slice(&self.value);
+        self.past.push_back((tick, words));
+    }
+
+    /// The input of a tick that was run lately, and the one before it; of one that was left out, what held then.
+    pub(crate) fn at(&self, tick: Tick) -> (&[u32], &[u32]) {
+        let after = self.past.partition_point(|past| past.0 <= tick);
+        let of = |i: Option<usize>| i.and_then(|i| self.past.get(i)).map_or(&self.before[..], |past| &past.1);
+        (of(after.checked_sub(1)), of(after.checked_sub(2)))
     }
 
     /// Notes the input of the tick that is run, to be sent. Ticks that were skipped had none, and neither have those before them any

@@ -18,7 +18,7 @@ fn entry() -> InputEntry {
 
 fn put(own: &mut OwnInput, tick: u64, x: i32, presses: u32) {
     own.latched = vec![(100 + x) as u32, presses];
-    own.fold();
+    own.fold(Tick(tick));
     own.log(Tick(tick), tick as i64, drawn::UNTOLD);
 }
 

@@ -34,6 +34,11 @@ impl Limbo {
         self.entries.binary_search_by_key(&net, |e| e.net)
     }
 
+    /// The tick whose confirmation makes the despawn of a name final.
+    pub(crate) fn until(&self, net: NetId) -> Option<Tick> {
+        self.find(net).ok().map(|at| self.entries[at].until)
+    }
+
     /// Despawns for now; for good when `until` is confirmed. `false` if it is not in the world, or here already.
     pub(crate) fn park(&mut self, world: &mut World, entity: Entity, net: NetId, until: Tick) -> bool {
         let Err(at) = self.find(net) else { return false };

@@ -103,6 +103,9 @@ impl Saves {
         for row in &there {
             while present.next_if(|p| p.net < row.net).is_some() {}
             let known = present.next_if(|p| p.net == row.net).and_then(|_| find(world, entities, row.net));
+            if known.is_none() && self.ended.iter().any(|ended| ended.0 == row.net) {
+                continue;
+            }
             let Some(entity) = known.or_else(|| self.revive(world, entities, row.net, &mut restored)) else {
                 self.rebuild(world, entities, saved, *row, &mut restored, readopted);
                 continue;

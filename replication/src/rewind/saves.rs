@@ -56,6 +56,8 @@ pub(crate) struct Saves {
     pub(crate) kinds: u64,
     pub(crate) limbo: Limbo,
     pub(crate) graves: Vec<Grave>,
+    /// Names whose entities the host has ended, and that no save brings back, with the newest save when it did.
+    pub(super) ended: Vec<(NetId, Tick)>,
     /// Ticks to run again before a new one.
     pub(crate) replay: VecDeque<Tick>,
     /// The structure of the world when it was last looked at.
@@ -81,6 +83,7 @@ impl Saves {
             kinds,
             limbo: Limbo::default(),
             graves: Vec::new(),
+            ended: Vec::new(),
             replay: VecDeque::new(),
             known: Arc::default(),
             watched: Vec::new(),
@@ -129,6 +132,14 @@ impl Saves {
         self.confirmed = self.confirmed.max(Some(tick));
     }
 
+    /// An entity has ended for good, whatever the saves hold.
+    pub(crate) fn bury(&mut self, world: &mut World, net: NetId) {
+        self.limbo.bury(world, net);
+        if let Some(newest) = self.ring.back() {
+            self.ended.push((net, newest.tick));
+        }
+    }
+
     /// Lets all saves go: what they hold is not what there was.
     pub(crate) fn forget(&mut self) {
         self.spare.extend(self.ring.drain(..));
@@ -149,6 +160,7 @@ impl Saves {
         self.ring.push_back(save);
         if let Some(oldest) = self.oldest() {
             self.graves.retain(|grave| grave.tick >= oldest);
+            self.ended.retain(|ended| ended.1 >= oldest);
         }
     }
 

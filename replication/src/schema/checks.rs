@@ -30,6 +30,42 @@ pub(super) fn slots(components: &[ComponentEntry], kinds: &[KindEntry], mistakes
     most + 1
 }
 
+/// What each kind's owner predicts, and for each such component that has steps its form on the simulation grid, which is put after
+/// all others. Components without `.checkpoint()` cannot be taken back, so they are not predicted.
+pub(super) fn add_grids(components: &mut Vec<ComponentEntry>, kinds: &mut [KindEntry]) -> (Vec<u64>, Vec<(usize, usize)>) {
+    let of_kind = |kind: &KindEntry, components: &[ComponentEntry]| {
+        let all = components.iter().zip(&kind.policies[1..]).enumerate();
+        let is_it = |c: &ComponentEntry, policy: &dyn Policy| c.checkpoint && predicts(policy);
+        all.fold(0u64, |mask, (i, (c, policy))| mask | u64::from(is_it(c, &**policy)) << ((i + 1) & 63))
+    };
+    let predicted: Vec<u64> = kinds.iter().map(|kind| of_kind(kind, components)).collect();
+    let any = predicted.iter().fold(0, |a, b| a | b);
+    let mut grids = Vec::new();
+    for c in (1..=components.len().min(limits::COMPONENTS)).filter(|c| any >> c & 1 != 0) {
+        let entry = &components[c - 1];
+        let Some(column) = entry.column.on_grid() else { continue };
+        let twin = ComponentEntry {
+            name: entry.name.clone(),
+            type_id: entry.type_id,
+            digest: column.layout().digest(&entry.name),
+            column,
+            interpolate: false,
+            reckoned: false,
+            checkpoint: false,
+            parent: false,
+            notify: false,
+            tolerance: entry.tolerance,
+            policy: entry.policy.clone(),
+        };
+        components.push(twin);
+        grids.push((c, components.len()));
+    }
+    for kind in kinds {
+        kind.policies = resolve(kind, components);
+    }
+    (predicted, grids)
+}
+
 /// Combinations of policies that cannot work.
 pub(super) fn check_timelines(
     components: &[ComponentEntry],

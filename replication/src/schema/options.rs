@@ -19,6 +19,7 @@ pub struct ComponentOptions<C> {
     pub(super) reckoned: bool,
     pub(super) parent: bool,
     pub(super) notify: bool,
+    pub(super) tolerance: u32,
 }
 
 impl<C: Component> ComponentOptions<C> {
@@ -31,6 +32,7 @@ impl<C: Component> ComponentOptions<C> {
             reckoned: false,
             parent: false,
             notify: false,
+            tolerance: 0,
         }
     }
 
@@ -70,6 +72,14 @@ impl<C: Component> ComponentOptions<C> {
     #[must_use]
     pub fn parent(mut self) -> Self {
         self.parent = true;
+        self
+    }
+
+    /// By how many steps of the simulation grid what an owner predicted may be off until it is corrected; none if nothing is said.
+    /// For simulations that do not come out the same on all machines: see [`Host::predicted`](crate::policy::Host::predicted).
+    #[must_use]
+    pub fn tolerance(mut self, steps: u32) -> Self {
+        self.tolerance = steps;
         self
     }
 

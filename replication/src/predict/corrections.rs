@@ -1,0 +1,113 @@
+//! Why a prediction was taken back: an account of each correction.
+
+use crate::netid::NetId;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+use tidelock_netcore::tick::Tick;
+
+/// What made a prediction wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The host ran the tick without this peer's input, which came late or not at all.
+    LateInput,
+    /// The host came to another value: something that this peer does not simulate had a part in it.
+    Other,
+    /// The host did not spawn what this peer had spawned for itself.
+    Refused,
+    /// The host did not despawn what this peer had despawned for itself.
+    Revived,
+}
+
+/// What a prediction was corrected by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Correction {
+    /// What made it wrong.
+    pub cause: Cause,
+    /// The tick that the host's value is of.
+    pub tick: Tick,
+    /// Ticks that were run again; zero if the value was of the last tick, or too old for the ticks since to be run again.
+    pub depth: u64,
+    /// The host's value was too old to run the ticks since again: it was taken as it is, and is behind by those ticks.
+    pub snapped: bool,
+    /// The entity; the first one that differs.
+    pub net: NetId,
+    /// The component that differs first, by name; empty if it is the entity itself.
+    pub component: String,
+    /// The field that differs first.
+    pub field: String,
+    /// What was predicted, as the numbers of steps of the grid.
+    pub predicted: Vec<u32>,
+    /// What the host has.
+    pub authoritative: Vec<u32>,
+    /// The program's time when it was found.
+    pub at: Duration,
+}
+
+impl fmt::Display for Correction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = match self.cause {
+            Cause::LateInput => "the host ran it without this peer's input",
+            Cause::Other => "the host came to another value",
+            Cause::Refused => "the host did not spawn it",
+            Cause::Revived => "the host did not despawn it",
+        };
+        write!(f, "tick {}: entity {}", self.tick.0, self.net)?;
+        if !self.component.is_empty() {
+            write!(f, " {} {}: predicted {:?}, is {:?}", self.component, self.field, self.predicted, self.authoritative)?;
+        }
+        write!(f, ": {cause}; {} ticks run again", self.depth)?;
+        if self.snapped { f.write_str(", taken as it is") } else { Ok(()) }
+    }
+}
+
+/// Corrections that are remembered.
+const KEPT: usize = 128;
+/// Word that inputs were missed comes within this time of the values that show it.
+const WORD_OF_MISSES: Duration = Duration::from_millis(150);
+
+/// The last corrections, and how many there were.
+#[derive(Default)]
+pub(crate) struct Corrections {
+    last: VecDeque<Correction>,
+    count: u64,
+    missed: u64,
+    missed_at: Option<Duration>,
+}
+
+impl Corrections {
+    pub(crate) fn push(&mut self, mut correction: Correction) {
+        let lately = |at: &Duration| correction.at.saturating_sub(*at) <= WORD_OF_MISSES;
+        if correction.cause == Cause::Other && self.missed_at.as_ref().is_some_and(lately) {
+            correction.cause = Cause::LateInput;
+        }
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.count += 1;
+        self.last.push_back(correction);
+    }
+
+    /// The host has told how many inputs it missed so far.
+    pub(crate) fn note_missed(&mut self, missed: u64, now: Duration) {
+        if missed == self.missed {
+            return;
+        }
+        self.missed = missed;
+        self.missed_at = Some(now);
+        for correction in self.last.iter_mut().rev().take_while(|c| now.saturating_sub(c.at) <= WORD_OF_MISSES) {
+            if correction.cause == Cause::Other {
+                correction.cause = Cause::LateInput;
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Correction> {
+        self.last.iter()
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
