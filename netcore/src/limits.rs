@@ -139,3 +139,14 @@ pub const FRAME_REPEATS: u32 = 3;
 pub const FRAME_SWEEPS: u32 = 6;
 /// Steps of lockstep in one tick of the session.
 pub const LOCKSTEP_STEPS: u8 = 8;
+/// How far a host goes back at most to what a guest saw when it acted: see `Peer::seen_by`.
+pub const LAG_COMPENSATION: Duration = Duration::from_millis(500);
+/// How far behind its own tick a guest can say that it draws, in sixteenths of a tick. Beyond, it is not read.
+pub const BEHIND_UNITS: u32 = 1 << 18;
+/// Requests for ownership of one guest that have no outcome yet, at the guest and at the host; and how many a host takes at once.
+pub const OWNERSHIP_REQUESTS: usize = 64;
+/// Requests for ownership, and releases, of one guest that a host takes in a second. A guest asks for half as many. Beyond, one is
+/// refused, and counts like a refused write.
+pub const OWNERSHIP_RATE: u32 = 64;
+/// How long a host's game may leave a request for ownership unanswered. Then it is refused.
+pub const OWNERSHIP_TIME: Duration = Duration::from_secs(10);

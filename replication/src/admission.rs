@@ -77,7 +77,7 @@ impl Peer {
                 } else if let Some(index) = self.links.iter().position(|l| l.id == link) {
                     let checked = message.and_then(|m| HostAdmitted::check(&m).map(|()| m));
                     match checked {
-                        Ok(message) => self.guest_says(index, &message),
+                        Ok(message) => self.guest_says(world, index, &message),
                         Err(error) => self.misbehaved(world, index, error),
                     }
                 }
@@ -242,8 +242,16 @@ impl Peer {
         }
     }
 
-    fn guest_says(&mut self, index: usize, message: &Control) {
+    fn guest_says(&mut self, world: &mut World, index: usize, message: &Control) {
         let peer = self.links[index].peer;
+        let heard = match message {
+            Control::OwnershipRequest(request) => self.hear_request(world, index, *request),
+            Control::OwnershipRelease(release) => self.hear_release(world, index, *release),
+            _ => Ok(()),
+        };
+        if let Err(error) = heard {
+            return self.misbehaved(world, index, error);
+        }
         match message {
             Control::LeaseRequest => {
                 let first = self.names.grant(peer);
@@ -275,6 +283,7 @@ impl Peer {
                 }
             }
             Control::Digest(digest) => self.compare_digest(world, digest),
+            Control::OwnershipAnswer(answer) => self.hear_answer(*answer),
             _ => {}
         }
     }

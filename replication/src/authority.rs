@@ -332,9 +332,10 @@ impl Peer {
         if before != PeerId::HOST && before != PeerId::NOBODY && !record.former.contains(&before) {
             record.former.push(before);
         }
-        let entity = record.entity;
+        let (entity, net) = (record.entity, record.net);
         self.refresh_authority(world, index);
         self.news.push(News::Owned { entity, slot, owner: to });
+        self.answer_granted(net, slot, Ownership { peer: to, epoch });
     }
 
     /// Ends an entity that this peer publishes or knows: its row gets a tombstone, its record goes. The world is the caller's.

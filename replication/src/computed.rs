@@ -184,7 +184,7 @@ impl Peer {
             let mut ticks = (line.checked.0 + 1..=last.0).map(Tick);
             let wrong = ticks.find_map(|tick| Some((tick, line.guesses.differs(frames.sealed(tick)?)?)));
             match wrong {
-                Some((tick, peer)) => self.take_back(world, tick, peer),
+                Some((tick, peer)) => self.take_guess_back(world, tick, peer),
                 None => self.confirm_line(world, Timeline::Rollback, last),
             }
             let line = &mut self.computed.rollback;
@@ -214,7 +214,7 @@ impl Peer {
         lockstep.min(rollback).minus(1)
     }
 
-    fn take_back(&mut self, world: &mut World, tick: Tick, peer: PeerId) {
+    fn take_guess_back(&mut self, world: &mut World, tick: Tick, peer: PeerId) {
         let words = |frame: Option<&Frame>| {
             let words = frame.and_then(|frame| frame.input_words(peer));
             words.map(<[u32]>::to_vec).unwrap_or_default()

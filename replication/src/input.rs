@@ -10,6 +10,7 @@
 //! is counted and not used. What happens once, and must neither be lost nor repeated, is a [`Press`].
 
 mod buffer;
+pub(crate) mod drawn;
 mod exchange;
 mod own;
 

@@ -6,6 +6,7 @@ use crate::incoming::Incoming;
 use crate::input::InputBuffer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
+use crate::requests::Throttle;
 use crate::schema::Inner;
 use crate::subscriber::Subscriber;
 use crate::viewer::Viewer;
@@ -81,6 +82,8 @@ pub(crate) struct Link {
     pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
     pub(crate) refusals: VecDeque<Duration>,
+    /// Requests for ownership that this peer has made, or the guest.
+    pub(crate) claims: Throttle,
     pub(crate) counters: LinkCounters,
 }
 
@@ -157,6 +160,8 @@ pub struct LinkCounters {
     pub full: u64,
     /// Unreliable messages that were dropped here because there was no room for them.
     pub unsent_messages: u64,
+    /// Requests for ownership that were refused (host only).
+    pub denied: u64,
     /// Datagrams of inputs, or of word on them, that found no room: their successors carry what they would have.
     pub unsent_inputs: u64,
 }
@@ -205,6 +210,7 @@ impl Link {
             blobs: Blobs::default(),
             compared: None,
             refusals: VecDeque::new(),
+            claims: Throttle::default(),
             counters: LinkCounters::default(),
         }
     }

@@ -9,6 +9,7 @@ use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
 use crate::frames::Frames;
 use crate::input::Inputs;
+use crate::lag::Captures;
 use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
@@ -21,6 +22,7 @@ use crate::predict::Predictions;
 use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
+use crate::requests::Claims;
 use crate::rewind::Shelf;
 use crate::rewind::births::Births;
 use crate::schema::{Inner, Schema};
@@ -30,6 +32,7 @@ use crate::values::ValueCache;
 use crate::why::Refused;
 use hecs::{Component, DynamicBundle, Entity, World};
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +86,10 @@ pub struct Peer {
     pub(crate) audience: Option<Box<Audience>>,
     pub(crate) receipts: Receipts,
     pub(crate) refused: Refused,
+    pub(crate) claims: Claims,
+    pub(crate) captures: Captures,
+    /// The moment of the session that was drawn last.
+    pub(crate) drawn: Cell<Option<Duration>>,
     /// What this peer can go back to, by timeline.
     pub(crate) saves: Shelf,
     /// What this peer predicts, as a guest.
@@ -246,6 +253,9 @@ impl Peer {
             audience: None,
             receipts: Receipts::default(),
             refused: Refused::default(),
+            claims: Claims::default(),
+            captures: Captures::default(),
+            drawn: Cell::new(None),
             saves: Shelf::default(),
             births: Births::default(),
             predictions: Predictions::default(),
@@ -514,7 +524,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Hands an entity (slot 0), or what a co-owner has of it, over to `to` (host only). Takes effect with the next send.
+    /// Hands an entity (slot 0), or what a co-owner has of it, over to `to` (host only): a guest, [`PeerId::HOST`] to take it back,
+    /// or [`PeerId::NOBODY`]. Takes effect with the next send, under a new epoch: what the owner before has written and has not
+    /// arrived by now is refused as [`Refusal::StaleEpoch`](crate::policy::Refusal::StaleEpoch), which is not counted against
+    /// it, and it is sent what holds. If `to` has asked for it, that is the answer.
     ///
     /// # Errors
     /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`] on a guest, [`UsageError::NoSuchPeer`],

@@ -8,6 +8,7 @@ use crate::peer_id::PeerId;
 use crate::policy::{Absent, Policy, Timeline};
 use crate::presence;
 use crate::replicate::{Replicate, Restorer};
+use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, KeptEntry};
 use hecs::{Archetype, Component, Entity, EntityBuilder, World};
 use std::any::TypeId;
@@ -33,6 +34,8 @@ pub(crate) struct ComponentEntry {
     pub(crate) column: Box<dyn Column>,
     pub(crate) digest: u64,
     pub(crate) interpolate: bool,
+    /// Drawn where it is by now.
+    pub(crate) reckoned: bool,
     pub(crate) checkpoint: bool,
     pub(crate) parent: bool,
     pub(crate) notify: bool,
@@ -52,6 +55,7 @@ pub(crate) struct KindEntry {
     pub(crate) rewound: bool,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) absent: Absent,
+    pub(crate) requests: Requests,
     /// By component index (0, presence, is unused): who decides there.
     pub(crate) policies: Vec<Arc<dyn Policy>>,
     overrides: Vec<(TypeId, Arc<dyn Policy>)>,
@@ -195,7 +199,8 @@ impl Schema {
                 let _ = writeln!(out, "kind `{name}`: {policy}, computed by every peer on the {line:?} timeline");
                 continue;
             }
-            let _ = writeln!(out, "kind `{name}`: lifetime {policy}, absent owner: {:?}", kind.absent);
+            let _ =
+                writeln!(out, "kind `{name}`: lifetime {policy}, absent owner: {:?}, requests: {:?}", kind.absent, kind.requests);
             for (component, policy) in inner.components.iter().zip(&kind.policies[1..]) {
                 let from = if kind.overrides.iter().any(|o| o.0 == component.type_id) {
                     "chosen in the kind"
@@ -208,7 +213,12 @@ impl Schema {
             }
         }
         for c in &inner.components {
-            let flags = [(c.interpolate, "interpolated"), (c.checkpoint, "checkpointed"), (c.parent, "names the parent")];
+            let flags = [
+                (c.interpolate && !c.reckoned, "interpolated"),
+                (c.reckoned, "extrapolated"),
+                (c.checkpoint, "checkpointed"),
+                (c.parent, "names the parent"),
+            ];
             let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
             let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
             let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
@@ -391,6 +401,7 @@ impl SchemaBuilder {
                     column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
                     digest,
                     interpolate: options.blend.is_some(),
+                    reckoned: options.reckoned,
                     checkpoint,
                     parent: options.parent,
                     notify: options.notify,
@@ -431,6 +442,7 @@ impl SchemaBuilder {
             rewound: options.rewound,
             policy: Arc::new(policy),
             absent: options.absent,
+            requests: options.requests,
             policies: Vec::new(),
             overrides: options.overrides,
         });

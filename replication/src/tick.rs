@@ -70,6 +70,7 @@ impl Peer {
             self.check_guesses(world);
         }
         self.resolve_messages();
+        self.settle_claims();
         self.settle_pace();
         self.pass_deadlines(world);
         self.plan_ticks(); // 5
@@ -284,6 +285,7 @@ impl Peer {
             self.time.captured = self.time.tick;
             self.time.captures = (self.time.captures.1, self.publisher.history.now());
         }
+        self.captures.note(self.publisher.history.now(), self.time.tick, sending == Sending::Scheduled);
         let mut findings = Findings::default();
         let everything = matches!(self.role, Role::Host(_));
         let notify = if self.config.local_news && everything { self.notified() } else { 0 };
@@ -543,6 +545,7 @@ impl Peer {
         {
             guest.lease_requested = link.post_control(&Control::LeaseRequest);
         }
+        self.send_releases();
         let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {

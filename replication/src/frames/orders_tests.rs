@@ -1,5 +1,4 @@
 use super::*;
-use crate::Replicate;
 use crate::policy::{Host, Timeline};
 use crate::testing::Table;
 use crate::{Config, News, Replicate, Schema};

@@ -41,6 +41,7 @@ pub(crate) struct Inputs {
     missed: u64,
     /// The inputs of a packet in the reading, and a packet in the making.
     words: Vec<u32>,
+    behind: Vec<u32>,
     packet: BitWriter,
     bytes: Vec<u8>,
 }
@@ -57,6 +58,7 @@ impl Inputs {
             told: 0,
             missed: 0,
             words: Vec::new(),
+            behind: Vec::new(),
             packet: BitWriter::new(),
             bytes: Vec::new(),
         }))
@@ -171,11 +173,12 @@ impl Peer {
         let step = self.time.step;
         let ahead = self.ahead();
         let rate = self.config.tick_rate;
+        let behind = self.behind(step);
         let (Some(inputs), Some(entry)) = (&mut self.inputs, &self.schema.input) else { return step };
         inputs.own.fold(step);
         match (&self.role, ahead) {
             (Role::Guest(_), Some(ahead)) => {
-                inputs.own.log(step, ahead);
+                inputs.own.log(step, ahead, behind);
                 inputs.follow(ahead, rate);
             }
             _ => {
@@ -208,7 +211,9 @@ impl Peer {
         let at = Moment { ran: self.time.step, time: self.time.session.unwrap_or_default(), rate };
         let head = UpHead::read(r, session_ticks(at.time, rate).0).map_err(malformed)?;
         match (head.inputs, &mut self.inputs, &self.schema.input) {
-            (Some(inputs), Some(own), Some(entry)) => own::read(entry, inputs, r, &mut own.words).map_err(malformed)?,
+            (Some(inputs), Some(own), Some(entry)) => {
+                own::read(entry, inputs, r, &mut own.words, &mut own.behind).map_err(malformed)?
+            }
             (Some(_), ..) => return Err(NO_INPUT),
             (None, ..) => r.clone().finish().map_err(malformed)?,
         }
@@ -217,7 +222,12 @@ impl Peer {
         }
         let link = &mut self.links[index];
         if let (Some(head), Some(inputs), Some(entry)) = (head.inputs, &self.inputs, &self.schema.input) {
-            link.inputs.get_or_insert_with(|| Box::new(InputBuffer::new(&entry.default))).take(head, &inputs.words, at);
+            link.inputs.get_or_insert_with(|| Box::new(InputBuffer::new(&entry.default))).take(
+                head,
+                &inputs.words,
+                &inputs.behind,
+                at,
+            );
         }
         link.last_heard = now;
         Ok(())

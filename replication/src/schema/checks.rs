@@ -52,6 +52,7 @@ pub(super) fn add_grids(components: &mut Vec<ComponentEntry>, kinds: &mut [KindE
             digest: column.layout().digest(&entry.name),
             column,
             interpolate: false,
+            reckoned: false,
             checkpoint: false,
             parent: false,
             notify: false,
