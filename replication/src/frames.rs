@@ -45,7 +45,6 @@ pub(crate) struct Frames {
     side: Side,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one per peer")]
 enum Side {
     Host(Sealer),
     Guest(Taking),

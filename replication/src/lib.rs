@@ -80,6 +80,7 @@ mod judge;
 mod kinship;
 mod lag;
 pub mod layout;
+mod lifetimes;
 mod link;
 mod list;
 mod look;

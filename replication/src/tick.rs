@@ -106,29 +106,6 @@ impl Peer {
         Ok(())
     }
 
-    /// A message of another lane than that of control. Lanes are independent of each other, so it may come before the welcome.
-    fn take_lane(&mut self, world: &mut World, link: LinkId, lane: Lane, bytes: &[u8]) {
-        if let Role::Guest(guest) = &mut self.role
-            && guest.clock.is_none()
-        {
-            let (early, held) = &mut guest.early;
-            *held += bytes.len() + limits::MESSAGE_COST;
-            if *held > limits::LANE_QUEUE_BYTES {
-                return self.end_session(world, DisconnectReason::Malformed, true);
-            }
-            return early.push((lane, bytes.to_vec()));
-        }
-        if lane == Lane::BULK { self.take_bulk(world, link, bytes) } else { self.take_message(world, link, bytes, true) }
-    }
-
-    /// Guest: the welcome has come, and with it the turn of what had overtaken it.
-    pub(crate) fn take_early(&mut self, world: &mut World, link: LinkId) {
-        let Role::Guest(guest) = &mut self.role else { return };
-        for (lane, bytes) in std::mem::take(&mut guest.early).0 {
-            self.take_lane(world, link, lane, &bytes);
-        }
-    }
-
     /// What this call of [`send`](Self::send) is for.
     fn sending(&self) -> Sending {
         let due = self.time.tick.since(self.time.last_send) >= u64::from(self.config.send_every);

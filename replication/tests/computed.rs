@@ -122,13 +122,11 @@ fn play(world: &mut World, step: &mut Step<'_>) {
     let mut players: BTreeMap<u16, Entity> =
         step.query::<(Entity, &Of)>(world).with::<&Player>().iter().map(|(e, of)| (of.0, e)).collect();
     for (peer, seat) in &seats {
-        if !players.contains_key(&peer.0) {
+        let entity = *players.entry(peer.0).or_insert_with(|| {
             let at = Place { x: f32::from(peer.0) * 3.0, y: 0.0 };
-            let entity = step.spawn(world, Player, (at, Speed::default(), Of(peer.0))).unwrap();
-            players.insert(peer.0, entity);
-        }
+            step.spawn(world, Player, (at, Speed::default(), Of(peer.0))).unwrap()
+        });
         let Ok(input) = step.input::<Stick>(*peer) else { continue };
-        let entity = players[&peer.0];
         let at = {
             let (place, speed) = world.query_one_mut::<(&mut Place, &mut Speed)>(entity).unwrap();
             let push = if *seat == tidelock::Seat::Cpu { (0.0, 0.3) } else { (input.value.x, input.value.y) };
@@ -433,8 +431,8 @@ fn a_silent_seat_goes_to_the_cpu_and_back() {
         found
     };
     let found = cpu(&mut scene);
-    assert!(found.iter().any(|f| *f == (0, Some(tidelock::Seat::Cpu))), "{found:?}");
-    assert!(found.iter().any(|f| *f == (2, Some(tidelock::Seat::Cpu))), "{found:?}");
+    assert!(found.contains(&(0, Some(tidelock::Seat::Cpu))), "{found:?}");
+    assert!(found.contains(&(2, Some(tidelock::Seat::Cpu))), "{found:?}");
     scene.run(240);
     let found = cpu(&mut scene);
     assert!(found.iter().all(|f| f.1 == Some(tidelock::Seat::Person)), "{found:?}");
