@@ -135,6 +135,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![
         [60, 110, 30, 125, 60].to_vec(),
         [vec![25], told(150, &inputs), told(150, &inputs[..3]), told(150, &inputs), vec![30]].concat(),
+        [vec![25], told(150, &[&inputs[..], &[0]].concat()), vec![30]].concat(),
         [vec![25], told(150, &drawn), told(150, &drawn[..8]), vec![30]].concat(),
         [vec![40], told(151, &feedback), told(151, &feedback[..2]), vec![10], told(151, &feedback), vec![30]].concat(),
         [vec![25], (0..20u8).flat_map(|n| told(150 + n % 2, &[n, n * 3, 255 - n, n, n, n])).collect(), vec![9]].concat(),

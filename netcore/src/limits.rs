@@ -145,7 +145,7 @@ pub const LAG_COMPENSATION: Duration = Duration::from_millis(500);
 pub const BEHIND_UNITS: u32 = 1 << 18;
 /// Requests for ownership of one guest that have no outcome yet, at the guest and at the host; and how many a host takes at once.
 pub const OWNERSHIP_REQUESTS: usize = 64;
-/// Requests for ownership, and releases, of one guest that a host takes in a second. A guest asks for half as many. Beyond, one is
+/// Requests for ownership, and releases, of one guest that a host takes in a second. A guest makes a quarter as many. Beyond, one is
 /// refused, and counts like a refused write.
 pub const OWNERSHIP_RATE: u32 = 64;
 /// How long a host's game may leave a request for ownership unanswered. Then it is refused.

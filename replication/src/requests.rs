@@ -99,10 +99,10 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    fn take(&mut self, now: Duration, rate: u32) -> bool {
+    fn take(&mut self, now: Duration, burst: u32, rate: u32) -> bool {
         let each = Duration::from_secs(1) / rate;
         let earned = self.earned.max(now);
-        if earned > now + each * (rate - 1) {
+        if earned > now + each * (burst - 1) {
             return false;
         }
         self.earned = earned + each;
@@ -127,7 +127,8 @@ impl Peer {
     /// # Errors
     /// [`UsageError::NotAllowed`] on a host, which grants; [`UsageError::NotInSession`], [`UsageError::NoSuchSlot`],
     /// [`UsageError::NotNetworked`]; [`UsageError::AlreadyOwner`]; [`UsageError::TooManyRequests`] for more than
-    /// [`limits::OWNERSHIP_REQUESTS`] without an outcome, or half of [`limits::OWNERSHIP_RATE`] in a second;
+    /// [`limits::OWNERSHIP_REQUESTS`] without an outcome, half as many at once, or a quarter of [`limits::OWNERSHIP_RATE`] in a
+    /// second;
     /// [`UsageError::Backlog`].
     pub fn request_ownership(&mut self, world: &World, entity: Entity, slot: usize) -> Result<(), UsageError> {
         let (net, owner) = self.slot_to_ask_for(world, entity, slot)?;
@@ -211,7 +212,7 @@ impl Peer {
     fn may_claim(&mut self, open: usize) -> Result<(), UsageError> {
         let now = self.time.now;
         let link = self.links.first_mut().ok_or(UsageError::NotInSession(""))?;
-        let may = open < limits::OWNERSHIP_REQUESTS && link.claims.take(now, limits::OWNERSHIP_RATE / 2);
+        let may = open < limits::OWNERSHIP_REQUESTS && link.claims.take(now, BURST / 2, limits::OWNERSHIP_RATE / 4);
         if may { Ok(()) } else { Err(UsageError::TooManyRequests) }
     }
 
@@ -244,7 +245,7 @@ impl Peer {
     fn takes_claim(&mut self, index: usize) -> bool {
         let now = self.time.now;
         let link = &mut self.links[index];
-        let takes = link.claims.take(now, limits::OWNERSHIP_RATE);
+        let takes = link.claims.take(now, BURST, limits::OWNERSHIP_RATE);
         if !takes {
             link.refusals.push_back(now);
         }
@@ -333,8 +334,8 @@ impl Peer {
         }
     }
 
-    /// Answers those of the requests that wait for the game for which there is a verdict; says whether there was one.
-    fn answer_asked(&mut self, verdict: impl Fn(&Asked) -> Option<OwnershipVerdict>) -> bool {
+    /// Answers those of the requests that wait for the game, asked in order, for which there is a verdict; says whether there was one.
+    fn answer_asked(&mut self, mut verdict: impl FnMut(&Asked) -> Option<OwnershipVerdict>) -> bool {
         let links = &mut self.links;
         let before = self.claims.asked.len();
         self.claims.asked.retain(|asked| {
@@ -405,8 +406,8 @@ impl Peer {
         let verdicts: Vec<_> = asked.iter().map(review).collect();
         self.claims.asked = asked;
         if verdicts.iter().any(Option::is_some) {
-            let next = std::cell::Cell::new(0);
-            self.answer_asked(|_| verdicts[next.replace(next.get() + 1)]);
+            let mut verdicts = verdicts.into_iter();
+            self.answer_asked(|_| verdicts.next().flatten());
         }
     }
 
@@ -455,6 +456,9 @@ impl Peer {
     }
 }
 
+/// Claims that a host takes at once. A guest makes half as many, and a quarter as many in a second: what its line has held up for
+/// some seconds may come at once.
+const BURST: u32 = limits::OWNERSHIP_REQUESTS as u32;
 const TOO_MANY: OwnershipVerdict = OwnershipVerdict::TooMany;
 
 fn answer(number: u32, verdict: OwnershipVerdict) -> Control {

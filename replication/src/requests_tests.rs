@@ -124,11 +124,11 @@ fn an_honest_guest_is_held_back_at_home() {
     let Seat { peer, world, .. } = table.seat(1);
     let all: Vec<Entity> = world.query::<Entity>().with::<&Pawn>().iter().collect();
     let results: Vec<_> = all.iter().map(|e| peer.request_ownership(world, *e, 0)).collect();
-    assert_eq!(results.iter().filter(|r| r.is_ok()).count(), limits::OWNERSHIP_RATE as usize / 2);
+    assert_eq!(results.iter().filter(|r| r.is_ok()).count(), limits::OWNERSHIP_REQUESTS / 2);
     assert!(results.iter().all(|r| matches!(r, Ok(()) | Err(UsageError::TooManyRequests))));
     table.rest(60);
     let denied = table.seat(0).peer.stats(PeerId(1)).unwrap().link;
-    assert_eq!((denied.denied, denied.refused), (u64::from(limits::OWNERSHIP_RATE) / 2, 0));
+    assert_eq!((denied.denied, denied.refused), (limits::OWNERSHIP_REQUESTS as u64 / 2, 0));
 }
 
 #[test]

@@ -511,7 +511,7 @@ fn hostile_inputs_cost_their_sender_only() {
         (vec![3, 1], true),
         (vec![3, 0, 0xff, 0, 0, 0], true),
         // far ahead of the session: useless, and no more
-        (vec![3 | 0xfc, 0xff, 1, 0, 0, 0, 0, 0, 0], false),
+        (vec![3 | 0xfc, 0xff, 1, 0, 0, 0, 0, 0, 0, 0], false),
     ] {
         let mut stage = Stage::new(4, &[60, 60, 60], weather(20, 0.0), &Config::default());
         stage.run(Duration::from_secs(2));

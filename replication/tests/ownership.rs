@@ -381,48 +381,86 @@ fn what_changes_hands_comes_and_goes() {
     }
 }
 
+/// Requests without an outcome, and of each what its entity's local handle was.
+type Open = BTreeMap<(NetId, usize), Entity>;
+
+fn all(seat: &mut Seat) -> Vec<Entity> {
+    seat.world.query::<(Entity, &tidelock::Networked)>().iter().map(|(e, _)| e).collect()
+}
+
+/// The host spawns, takes back, hides, ends.
+fn stir(host: &mut Seat, rng: &mut Rng) {
+    let all = all(host);
+    let Seat { peer, world, .. } = host;
+    if all.len() < 12 && rng.chance(20) {
+        let _ = match rng.below(3) {
+            0 => peer.spawn(world, Hat, at(1.0)),
+            1 => peer.spawn(world, Ball, at(2.0)),
+            _ => peer.spawn(world, Car, at(3.0)),
+        };
+    }
+    if all.is_empty() {
+        return;
+    }
+    let entity = all[rng.below(all.len() as u64) as usize];
+    match rng.below(40) {
+        0..3 => peer.grant(world, entity, rng.below(2) as usize, PeerId::HOST).unwrap(),
+        3..6 => world.insert_one(entity, Veil(rng.below(16) as u32 | 1)).unwrap(),
+        6 if rng.chance(50) => peer.despawn(world, entity).unwrap(),
+        _ => {}
+    }
+}
+
+/// A guest asks for what it does not own, and gives up what it does.
+fn reach_out(guest: &mut Seat, rng: &mut Rng, open: &mut Open) {
+    let seen = all(guest);
+    if seen.is_empty() || !rng.chance(20) {
+        return;
+    }
+    let Seat { peer, world, .. } = guest;
+    let (entity, slot) = (seen[rng.below(seen.len() as u64) as usize], rng.below(2) as usize);
+    let net = peer.name_of(world, entity).unwrap();
+    if peer.owner(world, entity, slot) == Some(peer.local()) {
+        let _ = peer.release_ownership(world, entity, slot, None);
+    } else if peer.request_ownership(world, entity, slot).is_ok() {
+        open.insert((net, slot), entity);
+    }
+}
+
+/// Closes the requests that a guest hears of; `outcomes`: granted, refused.
+fn listen(game: &mut Game, guest: usize, open: &mut Open, outcomes: &mut [usize; 2]) {
+    let seed = game.table.seed;
+    for news in game.heard(guest) {
+        let s = game.table.seat(guest);
+        match news {
+            News::Owned { entity, slot, owner } if owner == s.peer.local() => {
+                outcomes[0] += 1;
+                let named = || open.iter().find(|((_, of), e)| *of == slot && **e == entity).map(|((net, _), _)| *net);
+                let net = s.peer.name_of(&s.world, entity).or_else(named);
+                let asked = net.and_then(|net| open.remove(&(net, slot)));
+                assert!(asked.is_some(), "SEED={seed} guest {guest}: it had not asked");
+            }
+            News::OwnershipRefused { net, slot, .. } => {
+                outcomes[1] += 1;
+                assert!(open.remove(&(net, slot)).is_some(), "SEED={seed} guest {guest}: refused without a request");
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Guests ask for everything all the time, twice, while it ends, is hidden, is taken back and is taken by the others: each request
 /// has one outcome.
 fn storm(seed: u64) {
     let mut rng = Rng::new(seed);
     let mut game = Game::new(seed, 3, 10 + rng.below(100), [0.0, 0.1, 0.3][rng.below(3) as usize]);
-    let mut open: Vec<BTreeMap<(NetId, usize), Entity>> = vec![BTreeMap::new(); 4];
+    let mut open: Vec<Open> = vec![BTreeMap::new(); 4];
     let mut outcomes = [0usize; 2];
     for frame in 0..1600 {
+        stir(game.table.seat(0), &mut rng);
         // what was lost at once is given up after ten seconds
-        let calm = frame > 800;
-        let Seat { peer, world, .. } = game.table.seat(0);
-        let all: Vec<(Entity, NetId)> =
-            world.query::<(Entity, &tidelock::Networked)>().iter().map(|(e, n)| (e, n.id())).collect();
-        if all.len() < 12 && rng.chance(20) {
-            let _ = match rng.below(3) {
-                0 => peer.spawn(world, Hat, at(1.0)),
-                1 => peer.spawn(world, Ball, at(2.0)),
-                _ => peer.spawn(world, Car, at(3.0)),
-            };
-        }
-        if !all.is_empty() {
-            let (entity, _) = all[rng.below(all.len() as u64) as usize];
-            match rng.below(40) {
-                0..3 => peer.grant(world, entity, rng.below(2) as usize, PeerId::HOST).unwrap(),
-                3..6 => world.insert_one(entity, Veil(rng.below(16) as u32 | 1)).unwrap(),
-                6 if rng.chance(50) => peer.despawn(world, entity).unwrap(),
-                _ => {}
-            }
-        }
-        for guest in 1..4 {
-            let s = game.table.seat(guest);
-            let seen: Vec<Entity> = s.world.query::<(Entity, &tidelock::Networked)>().iter().map(|(e, _)| e).collect();
-            if calm || seen.is_empty() || !rng.chance(20) {
-                continue;
-            }
-            let (entity, slot) = (seen[rng.below(seen.len() as u64) as usize], rng.below(2) as usize);
-            let net = s.peer.name_of(&s.world, entity).unwrap();
-            if s.peer.owner(&s.world, entity, slot) == Some(s.peer.local()) {
-                let _ = s.peer.release_ownership(&s.world, entity, slot, None);
-            } else if s.peer.request_ownership(&s.world, entity, slot).is_ok() {
-                open[guest].insert((net, slot), entity);
-            }
+        for guest in (1..4).filter(|_| frame <= 800) {
+            reach_out(game.table.seat(guest), &mut rng, &mut open[guest]);
         }
         game.table.rest(1);
         for asked in game.heard(0) {
@@ -432,26 +470,7 @@ fn storm(seed: u64) {
                 if rng.chance(50) { peer.grant(world, entity, slot, by) } else { peer.refuse_ownership(world, entity, slot, by) };
         }
         for (guest, open) in open.iter_mut().enumerate().skip(1) {
-            for news in game.heard(guest) {
-                let s = game.table.seat(guest);
-                match news {
-                    News::Owned { entity, slot, owner } if owner == s.peer.local() => {
-                        outcomes[0] += 1;
-                        let net = s
-                            .peer
-                            .name_of(&s.world, entity)
-                            .or_else(|| open.iter().find(|((_, of), e)| *of == slot && **e == entity).map(|((net, _), _)| *net));
-                        let asked = net.and_then(|net| open.remove(&(net, slot)));
-                        assert!(asked.is_some(), "SEED={seed} frame {frame} guest {guest}: it had not asked");
-                    }
-                    News::OwnershipRefused { net, slot, .. } => {
-                        outcomes[1] += 1;
-                        let asked = open.remove(&(net, slot));
-                        assert!(asked.is_some(), "SEED={seed} frame {frame} guest {guest}: refused without a request");
-                    }
-                    _ => {}
-                }
-            }
+            listen(&mut game, guest, open, &mut outcomes);
         }
     }
     for (guest, open) in open.iter().enumerate() {

@@ -85,7 +85,8 @@ impl InputBuffer {
         }
     }
 
-    /// Takes a packet's inputs, the oldest first, and what was drawn then, if that is told. Those outside of what can still be used are counted and change nothing.
+    /// Takes a packet's inputs, the oldest first, and what was drawn then, if that is told. Those outside of what can still be used
+    /// are counted and change nothing.
     pub(crate) fn take(&mut self, head: InputHead, inputs: &[u32], drawn: &[u32], at: Moment) {
         debug_assert_eq!(inputs.len(), self.words * (head.before as usize + 1));
         if head.newest > at.tick().max(at.ran).plus(limits::INPUT_AHEAD) {
