@@ -137,7 +137,7 @@ pub fn run(data: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let told = |operation: u8, bytes: &[u8]| [&[operation, bytes.len() as u8][..], bytes].concat();
     // from tick 30 on, one frame that differs in nothing; then one with orders
-    let same = [0xf7, 0, 0x10, 0];
+    let same = [0xf7, 0, 0x40, 0];
     let orders = [0xf7, 0, 0x08, 0b0100_0000, 0x55, 0xaa, 0x33, 0xf0];
     // tick 40, no seats, no orders, one step
     let first = [255, 40, 0, 0, 0, 0, 0, 0, 0, 0b0010_0000, 0, 0];

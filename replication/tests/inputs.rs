@@ -508,10 +508,13 @@ fn the_oracle_holds_for_peers_whose_ticks_run_ahead() {
 fn hostile_inputs_cost_their_sender_only() {
     for (bytes, ends) in [
         // a packet that ends early, and one of a tick before the first
-        (vec![3, 1], true),
-        (vec![3, 0, 0xff, 0, 0, 0], true),
+        (vec![0x13, 1], true),
+        (vec![0x13, 0, 0xe0, 0x07, 0, 0, 0, 0, 0, 0], true),
+        // a confirmation of frames, of which there are none, and one that says nothing
+        (vec![0x0b, 0, 0], true),
+        (vec![0x03], true),
         // far ahead of the session: useless, and no more
-        (vec![3 | 0xfc, 0xff, 1, 0, 0, 0, 0, 0, 0, 0], false),
+        (vec![0xf3, 0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0], false),
     ] {
         let mut stage = Stage::new(4, &[60, 60, 60], weather(20, 0.0), &Config::default());
         stage.run(Duration::from_secs(2));

@@ -103,8 +103,7 @@ impl Stage {
 
     /// The person in a seat does something, now and then.
     fn act(&mut self, seat: usize) {
-        let (order, stick, burst) =
-            (self.chance() % 1000 < self.busy, self.chance().is_multiple_of(10), self.chance().is_multiple_of(50));
+        let (order, stick, burst) = (self.chance() % 1000 < self.busy, self.chance() % 10 < 1, self.chance() % 50 < 1);
         let bursts = self.bursts;
         let here = self.table.seat(seat);
         if !here.peer.is_in_session() {
