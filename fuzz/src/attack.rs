@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tidelock::{Config, PeerId, Relevance};
+use tidelock_netcore::bulk::{Announce, Bulk};
 use tidelock_netcore::control::{self, Control, Digest, Verdict, Welcome};
 use tidelock_netcore::limits;
 use tidelock_netcore::session::Terms;
@@ -193,7 +194,12 @@ impl Attack {
                 }
             }
             48..=63 => self.deliver(Parcel::Datagram(from.bytes().iter().copied().take(limits::DATAGRAM_MAX_BYTES).collect())),
-            64..=67 => {
+            67 => {
+                let mut bytes = Vec::new();
+                forged_bulk(from, &mut bytes);
+                self.deliver(Parcel::Message(Lane::BULK, bytes));
+            }
+            64..=66 => {
                 let lane = Lane(from.byte() % Lane::COUNT);
                 self.deliver(Parcel::Message(lane, from.bytes().to_vec()));
             }
@@ -303,6 +309,18 @@ fn welcome() -> Welcome {
         time_us: 0,
         lease: limits::LEASE * 2,
         peers: vec![(0, "host".into())],
+    }
+}
+
+/// A message of the lane of large things, of numbers so small that some follow each other.
+fn forged_bulk(from: &mut Source<'_>, out: &mut Vec<u8>) {
+    let (what, topic, id) = (from.byte(), from.byte() % 5, u32::from(from.byte() % 8));
+    let number = u32::from(from.byte()) << (what >> 4);
+    match what % 4 {
+        0 => Bulk::Announce(Announce { topic, id, length: number, digest: u64::from(from.short()) }).write(out),
+        1 => Bulk::Announce(Announce { topic, id, length: 16 << 20, digest: 0 }).write(out),
+        2 => Bulk::Piece { topic, id, offset: number, bytes: from.bytes() }.write(out),
+        _ => Bulk::Word { topic, id, bytes: number }.write(out),
     }
 }
 

@@ -2,7 +2,10 @@
 //! decoding it allocates no more than [`ALLOCATION_LIMIT`].
 
 use crate::ALLOCATED;
-use tidelock_netcore::control::{self, Control, Digest, Hello, SchemaEntry, Verdict, Welcome};
+use tidelock_netcore::control::{
+    self, Control, Digest, Hello, OwnershipAnswer, OwnershipRelease, OwnershipRequest, OwnershipVerdict, SchemaEntry, Verdict,
+    Welcome,
+};
 use tidelock_netcore::limits;
 
 /// Bytes that decoding one message may allocate at its peak. An element takes at least one bit of the at most 16 kB, and the
@@ -47,6 +50,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Control::Lease { first: 3 << 16 },
         Control::Digest(Digest { round: 4, parts: vec![(0, 5), (63, u64::MAX)] }),
         Control::Verdict(Verdict { round: 4, differing: vec![63] }),
+        Control::OwnershipRequest(OwnershipRequest { number: 7, net: (3 << 16) + 5, slot: 1 }),
+        Control::OwnershipRelease(OwnershipRelease { net: 9, slot: 0, epoch: 300, to: Some(2) }),
+        Control::OwnershipAnswer(OwnershipAnswer { number: 7, verdict: OwnershipVerdict::Granted { epoch: 4 } }),
     ];
     messages
         .iter()

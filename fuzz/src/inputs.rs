@@ -62,9 +62,13 @@ impl Game {
             let _ = peer.set_input(&Stick { x: (self.frames % 7) as f32 * 0.1, ..Stick::default() });
             peer.receive(self.now, world).expect("time goes on");
             let local = peer.local();
-            while let Some(step) = peer.next_step(world) {
+            while let Some(mut step) = peer.next_step(world) {
                 assert!(step.tick() > self.ran[i], "a tick ran twice");
                 self.ran[i] = step.tick();
+                if let Some(seen) = step.peer().seen_by(PeerId(1)) {
+                    let most = limits::LAG_COMPENSATION.as_secs_f32() * 60.0;
+                    assert!(i == 0 && (0.0..=most).contains(&seen.ticks_behind()), "{seen:?}");
+                }
                 if let Ok(input) = step.input::<Stick>(PeerId(1)) {
                     assert!(input.value.x.abs() <= 1.0 && input.value.item <= 5);
                     assert!(i == 0 || (local == PeerId(1) && input.source == Source::Own));
@@ -123,12 +127,16 @@ pub fn run(data: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     // tick 30 and two before it: at rest
     let inputs = [0xd3, 0x03, 0x40, 0, 0, 0, 0, 0];
+    // the same of tick 30 alone, and what was drawn then: far behind
+    let drawn = [0xd3, 0x03, 0, 0, 0, 0, 0b1111_0000, 0x1f, 0, 0];
     // all up to tick 28 has come, in time, and nothing was missed
     let feedback = [0xe3, 0, 0x08, 0, 0, 0];
     let told = |operation: u8, bytes: &[u8]| [&[operation, bytes.len() as u8][..], bytes].concat();
     vec![
         [60, 110, 30, 125, 60].to_vec(),
         [vec![25], told(150, &inputs), told(150, &inputs[..3]), told(150, &inputs), vec![30]].concat(),
+        [vec![25], told(150, &[&inputs[..], &[0]].concat()), vec![30]].concat(),
+        [vec![25], told(150, &drawn), told(150, &drawn[..8]), vec![30]].concat(),
         [vec![40], told(151, &feedback), told(151, &feedback[..2]), vec![10], told(151, &feedback), vec![30]].concat(),
         [vec![25], (0..20u8).flat_map(|n| told(150 + n % 2, &[n, n * 3, 255 - n, n, n, n])).collect(), vec![9]].concat(),
     ]

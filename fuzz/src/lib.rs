@@ -18,6 +18,7 @@ pub mod layout;
 pub mod operations;
 pub mod session_host;
 pub mod session_owner;
+pub mod snapshot;
 pub mod wire;
 
 use peak_alloc::PeakAlloc;
@@ -48,4 +49,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "operations", run: operations::run, seeds: operations::seeds },
     Target { name: "session_host", run: session_host::run, seeds: session_host::seeds },
     Target { name: "session_owner", run: session_owner::run, seeds: session_owner::seeds },
+    Target { name: "snapshot", run: snapshot::run, seeds: snapshot::seeds },
 ];

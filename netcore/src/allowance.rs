@@ -165,6 +165,23 @@ impl Allowance {
         if state_waits { part(room, self.balance) } else { room }
     }
 
+    /// Bytes that may be taken now by what can always wait. Half of the bucket and an eighth of the second stay for what cannot, so
+    /// that whatever comes next finds room as if this were not there.
+    pub fn spare_room(&mut self, now: Duration, interval: Duration) -> usize {
+        let room = self.room(now, interval) as u64;
+        if self.owed > 0 {
+            return 0;
+        }
+        let window = self.left().saturating_sub(self.limit() / 8);
+        room.saturating_sub(self.cap / 2).min(window) as usize
+    }
+
+    /// What can always wait has been handed over.
+    pub fn take_spare(&mut self, now: Duration, bytes: usize) {
+        self.pass(now);
+        self.spend(bytes as u64);
+    }
+
     /// What comes before messages has been sent.
     pub fn take_urgent(&mut self, now: Duration, bytes: usize) {
         self.pass(now);

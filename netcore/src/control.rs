@@ -51,6 +51,67 @@ pub enum Control {
     Digest(Digest),
     /// Guest to host: the answer to a [`Digest`], one for each.
     Verdict(Verdict),
+    /// Guest to host: it asks to own an entity, or a part of it. Each gets one [`OwnershipAnswer`].
+    OwnershipRequest(OwnershipRequest),
+    /// Guest to host: it gives up what it owns.
+    OwnershipRelease(OwnershipRelease),
+    /// Host to guest: what became of an [`OwnershipRequest`].
+    OwnershipAnswer(OwnershipAnswer),
+}
+
+/// A guest asks for an owner slot of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct OwnershipRequest {
+    /// Which of the guest's requests this is.
+    pub number: u32,
+    /// The entity's name.
+    pub net: u64,
+    /// The owner slot.
+    pub slot: u8,
+}
+
+/// A guest gives an owner slot of an entity up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct OwnershipRelease {
+    /// The entity's name.
+    pub net: u64,
+    /// The owner slot.
+    pub slot: u8,
+    /// The ownership that is given up: under any other it says nothing.
+    pub epoch: u16,
+    /// Who is to have it, if the host agrees; else the host.
+    pub to: Option<u16>,
+}
+
+/// The answer to an [`OwnershipRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct OwnershipAnswer {
+    /// The number of the request.
+    pub number: u32,
+    /// What became of it.
+    pub verdict: OwnershipVerdict,
+}
+
+/// What a host says to a request for ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum OwnershipVerdict {
+    /// The guest owns it, under this epoch, which the stream of state tells everybody.
+    Granted {
+        /// The epoch.
+        epoch: u16,
+    },
+    /// There is no such entity, or the guest does not see it.
+    Unknown,
+    /// Nobody may ask for entities of that kind.
+    Closed,
+    /// Somebody else owns it.
+    Taken,
+    /// The host's game has said no.
+    Declined,
+    /// The guest asks for too much at a time.
+    TooMany,
+    /// The host's game has not said anything in time.
+    Unanswered,
 }
 
 /// How a guest introduces itself. Make it with [`Hello::new`], which keeps it within one message.
@@ -204,6 +265,8 @@ fn check(message: &mut Control) -> Result<(), PeerError> {
         Control::Lease { first } => checked_lease(*first),
         Control::Digest(digest) => at_most(digest.parts.len(), limits::COMPONENTS, "the parts of a digest"),
         Control::Verdict(verdict) => at_most(verdict.differing.len(), limits::COMPONENTS, "the parts of a verdict"),
+        // their numbers mean something only to who knows the schema and the entities
+        Control::OwnershipRequest(_) | Control::OwnershipRelease(_) | Control::OwnershipAnswer(_) => Ok(()),
     }
 }
 

@@ -34,6 +34,11 @@ fn samples() -> Vec<Control> {
         Control::Lease { first: 3 << 16 },
         Control::Digest(Digest { round: 4, parts: vec![(0, 5), (63, u64::MAX)] }),
         Control::Verdict(Verdict { round: 4, differing: vec![63] }),
+        Control::OwnershipRequest(OwnershipRequest { number: 7, net: (3 << 16) + 5, slot: 1 }),
+        Control::OwnershipRelease(OwnershipRelease { net: 9, slot: 0, epoch: 300, to: None }),
+        Control::OwnershipRelease(OwnershipRelease { net: u64::MAX, slot: 3, epoch: u16::MAX, to: Some(2) }),
+        Control::OwnershipAnswer(OwnershipAnswer { number: 7, verdict: OwnershipVerdict::Granted { epoch: 4 } }),
+        Control::OwnershipAnswer(OwnershipAnswer { number: u32::MAX, verdict: OwnershipVerdict::Unanswered }),
     ]
 }
 
@@ -72,16 +77,24 @@ fn golden_bytes() {
         hex(Control::Joined { peer: 9, name: "iris".into() }),
         hex(Control::Verdict(Verdict { round: 4, differing: vec![1, 63] })),
         hex(Control::Welcome(welcome())),
+        hex(Control::OwnershipRequest(OwnershipRequest { number: 7, net: (3 << 16) + 5, slot: 1 })),
+        hex(Control::OwnershipRelease(OwnershipRelease { net: 9, slot: 0, epoch: 300, to: Some(2) })),
+        hex(Control::OwnershipAnswer(OwnershipAnswer { number: 7, verdict: OwnershipVerdict::Granted { epoch: 4 } })),
+        hex(Control::OwnershipAnswer(OwnershipAnswer { number: 7, verdict: OwnershipVerdict::Taken })),
     ];
     assert_eq!(found, GOLDEN);
 }
 
-const GOLDEN: [&str; 5] = [
+const GOLDEN: [&str; 9] = [
     "0104",
     "0105000807060504030201",
     "010209000469726973",
     "010704040202013f",
     "0101010000887766554433221104020300043c0260e316000200000100020200010404686f73746d617261",
+    "01080407020500030001",
+    "01090609002c01010200",
+    "010a0407000400",
+    "010a040703",
 ];
 
 #[test]
@@ -158,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_never_panic_and_keep_the_limits(which in 0usize..8, at in any::<prop::sample::Index>(), with in any::<u8>()) {
+    fn damaged_messages_never_panic_and_keep_the_limits(which in 0usize..13, at in any::<prop::sample::Index>(), with in any::<u8>()) {
         let mut bytes = bytes_of(&samples()[which]);
         let at = at.index(bytes.len());
         bytes[at] ^= with;

@@ -7,6 +7,8 @@
 //!     1 (+16)  1 and the newest frame up to which it has them all, low bits; 0: it has none, or nothing new
 //!     1 (+22)  1 and inputs: the newest tick, low 16 bits; 6 bits: how many ticks before it are in the packet; 0: no inputs
 //!             then their inputs, the oldest first, each but the first after a bit: 1 = the same as the one before
+//!          1  1 = what was drawn in these ticks follows: for the first tick, by how much it is behind the tick, Exp-Golomb 7, in
+//!             sixteenths of a tick; for each after it, the difference from the one before, zigzag, Exp-Golomb 1
 //!
 //! down  bits  field
 //!          3  kind: 3, then 0

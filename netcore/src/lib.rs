@@ -9,6 +9,7 @@
 pub mod ack;
 pub mod allowance;
 pub mod bits;
+pub mod bulk;
 pub mod clock;
 pub mod control;
 pub mod emulator;

@@ -14,6 +14,18 @@ pub const LANE_QUEUE_BYTES: usize = 1 << 20;
 pub const MESSAGE_COST: usize = 64;
 /// How long a lane may have a message to hand over that the transport does not take; then the peer is too slow.
 pub const LANE_QUEUE_TIME: Duration = Duration::from_secs(10);
+/// Bytes of one blob: a large thing that goes to a guest in pieces.
+pub const BLOB_BYTES: usize = 16 << 20;
+/// Topics that blobs may have. Of each, one is on its way at a time, or is there and was not fetched.
+pub const BLOB_TOPICS: usize = 4;
+/// Bytes of a blob in one piece: what fits one packet with its head.
+pub const BLOB_PIECE: usize = 1000;
+/// Bytes of blobs that may be on their way to a guest at most: beyond, it must say first that it has some.
+pub const BLOB_FLIGHT: usize = 256 << 10;
+/// The same to begin with, and as soon as queues fill up on the way.
+pub const BLOB_FLIGHT_LEAST: usize = 8 << 10;
+/// While round trips take so much longer than they took lately, no piece goes out: queues are filling up somewhere.
+pub const BLOB_DELAY: Duration = Duration::from_millis(100);
 /// Bits per second towards one peer that can be set at least.
 pub const BANDWIDTH_LEAST: u64 = 16_000;
 /// Bytes of the smallest state packet that is built because no more may be sent now.
@@ -36,6 +48,10 @@ pub const PACKET_VALUES: usize = 1 << 13;
 pub const BASE_AGE: u64 = 62;
 /// Ticks that a peer can keep to go back to.
 pub const SAVES: usize = 128;
+/// Lists in lists of a value that is read from a snapshot: bounds the stack.
+pub const CHECKPOINT_DEPTH: usize = 32;
+/// Bytes of memory that the lists and components of one snapshot may take once they are read: a byte of it can stand for much more.
+pub const CHECKPOINT_MEMORY: usize = 256 << 20;
 /// Components (and resources) in a schema.
 pub const COMPONENTS: usize = 63;
 /// Kinds in a schema.
@@ -123,3 +139,14 @@ pub const FRAME_REPEATS: u32 = 3;
 pub const FRAME_SWEEPS: u32 = 6;
 /// Steps of lockstep in one tick of the session.
 pub const LOCKSTEP_STEPS: u8 = 8;
+/// How far a host goes back at most to what a guest saw when it acted: see `Peer::seen_by`.
+pub const LAG_COMPENSATION: Duration = Duration::from_millis(500);
+/// How far behind its own tick a guest can say that it draws, in sixteenths of a tick. Beyond, it is not read.
+pub const BEHIND_UNITS: u32 = 1 << 18;
+/// Requests for ownership of one guest that have no outcome yet, at the guest and at the host; and how many a host takes at once.
+pub const OWNERSHIP_REQUESTS: usize = 64;
+/// Requests for ownership, and releases, of one guest that a host takes in a second. A guest makes a quarter as many. Beyond, one is
+/// refused, and counts like a refused write.
+pub const OWNERSHIP_RATE: u32 = 64;
+/// How long a host's game may leave a request for ownership unanswered. Then it is refused.
+pub const OWNERSHIP_TIME: Duration = Duration::from_secs(10);

@@ -204,9 +204,15 @@ impl Admitted {
     /// [`PeerError::OutOfOrder`] if not.
     pub fn check(message: &Control) -> Result<(), PeerError> {
         match message {
-            Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } | Control::Digest(_) => Ok(()),
+            Control::Joined { .. }
+            | Control::Left { .. }
+            | Control::Lease { .. }
+            | Control::Digest(_)
+            | Control::OwnershipAnswer(_) => Ok(()),
             Control::Hello(_) | Control::Welcome(_) => Err(PeerError::OutOfOrder("a greeting after admission")),
-            Control::LeaseRequest | Control::Verdict(_) => Err(PeerError::OutOfOrder("a message that is a guest's")),
+            Control::LeaseRequest | Control::Verdict(_) | Control::OwnershipRequest(_) | Control::OwnershipRelease(_) => {
+                Err(PeerError::OutOfOrder("a message that is a guest's"))
+            }
         }
     }
 }
@@ -415,11 +421,14 @@ impl HostAdmitted {
     /// [`PeerError::OutOfOrder`] if not.
     pub fn check(message: &Control) -> Result<(), PeerError> {
         match message {
-            Control::LeaseRequest | Control::Verdict(_) => Ok(()),
+            Control::LeaseRequest | Control::Verdict(_) | Control::OwnershipRequest(_) | Control::OwnershipRelease(_) => Ok(()),
             Control::Hello(_) => Err(PeerError::OutOfOrder("a second hello")),
-            Control::Welcome(_) | Control::Joined { .. } | Control::Left { .. } | Control::Lease { .. } | Control::Digest(_) => {
-                Err(PeerError::OutOfOrder("a message that is the host's"))
-            }
+            Control::Welcome(_)
+            | Control::Joined { .. }
+            | Control::Left { .. }
+            | Control::Lease { .. }
+            | Control::Digest(_)
+            | Control::OwnershipAnswer(_) => Err(PeerError::OutOfOrder("a message that is the host's")),
         }
     }
 }

@@ -19,8 +19,10 @@ impl Lane {
     pub const CONTROL: Lane = Lane(0);
     /// The game's reliable ordered messages.
     pub const RELIABLE: Lane = Lane(1);
+    /// Large things in pieces: Tidelock's own. Where the network is narrow, a transport that can sends it last.
+    pub const BULK: Lane = Lane(2);
     /// Lanes that every transport must offer: `Lane(0)` up to this, exclusive.
-    pub const COUNT: u8 = 2;
+    pub const COUNT: u8 = 3;
 }
 
 /// What a transport knows about one link. The figures may change from call to call.

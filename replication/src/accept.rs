@@ -48,7 +48,7 @@ impl Peer {
         self.retry_withheld(world);
     }
 
-    fn has_too_many_refusals(&mut self, index: usize) -> bool {
+    pub(crate) fn has_too_many_refusals(&mut self, index: usize) -> bool {
         let since = self.time.now.saturating_sub(self.config.refusal_window);
         let refusals = &mut self.links[index].refusals;
         while refusals.front().is_some_and(|at| *at < since) {

@@ -77,7 +77,7 @@ impl Peer {
                 } else if let Some(index) = self.links.iter().position(|l| l.id == link) {
                     let checked = message.and_then(|m| HostAdmitted::check(&m).map(|()| m));
                     match checked {
-                        Ok(message) => self.guest_says(index, &message),
+                        Ok(message) => self.guest_says(world, index, &message),
                         Err(error) => self.misbehaved(world, index, error),
                     }
                 }
@@ -90,7 +90,12 @@ impl Peer {
                 };
                 match result {
                     Ok(Some(message)) => self.host_says(world, &message),
-                    Ok(None) => self.admitted(link),
+                    Ok(None) => {
+                        self.admitted(link);
+                        if self.is_in_session() {
+                            self.take_early(world, link);
+                        }
+                    }
                     Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
                 }
             }
@@ -195,7 +200,6 @@ impl Peer {
             // a peer that cannot take it is found out at the next send
             let _ = other.post_control(&Control::Joined { peer: peer.0, name: admitted.name.clone() });
         }
-        link.feed = self.feed_from_next();
         self.links.push(link);
         self.roster.insert(peer, admitted.name.clone());
         self.dirty = true;
@@ -238,8 +242,39 @@ impl Peer {
         }
     }
 
-    fn guest_says(&mut self, index: usize, message: &Control) {
+    /// A message of another lane than that of control. Lanes are independent of each other, so it may come before the welcome.
+    pub(crate) fn take_lane(&mut self, world: &mut World, link: LinkId, lane: Lane, bytes: &[u8]) {
+        if let Role::Guest(guest) = &mut self.role
+            && guest.clock.is_none()
+        {
+            let (early, held) = &mut guest.early;
+            *held += bytes.len() + limits::MESSAGE_COST;
+            if *held > limits::LANE_QUEUE_BYTES {
+                return self.end_session(world, DisconnectReason::Malformed, true);
+            }
+            return early.push((lane, bytes.to_vec()));
+        }
+        if lane == Lane::BULK { self.take_bulk(world, link, bytes) } else { self.take_message(world, link, bytes, true) }
+    }
+
+    /// Guest: the welcome has come, and with it the turn of what had overtaken it.
+    fn take_early(&mut self, world: &mut World, link: LinkId) {
+        let Role::Guest(guest) = &mut self.role else { return };
+        for (lane, bytes) in std::mem::take(&mut guest.early).0 {
+            self.take_lane(world, link, lane, &bytes);
+        }
+    }
+
+    fn guest_says(&mut self, world: &mut World, index: usize, message: &Control) {
         let peer = self.links[index].peer;
+        let heard = match message {
+            Control::OwnershipRequest(request) => self.hear_request(world, index, *request),
+            Control::OwnershipRelease(release) => self.hear_release(world, index, *release),
+            _ => Ok(()),
+        };
+        if let Err(error) = heard {
+            return self.misbehaved(world, index, error);
+        }
         match message {
             Control::LeaseRequest => {
                 let first = self.names.grant(peer);
@@ -271,6 +306,7 @@ impl Peer {
                 }
             }
             Control::Digest(digest) => self.compare_digest(world, digest),
+            Control::OwnershipAnswer(answer) => self.hear_answer(*answer),
             _ => {}
         }
     }

@@ -335,6 +335,7 @@ impl Peer {
             for (i, (old, new)) in before.iter().zip(&presence.owners).enumerate().take(self.schema.slots) {
                 if old.peer != new.peer {
                     self.news.push(News::Owned { entity, slot: i, owner: new.peer });
+                    self.claims.note_owned(presence.net, i, new.peer == local);
                 }
             }
             self.release_if_powerless(slot);

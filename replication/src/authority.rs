@@ -132,6 +132,15 @@ impl Names {
         self.granted.contains_key(&peer)
     }
 
+    /// Host: a name is somebody's that this peer has not given in this session. It is not given again.
+    pub(crate) fn avoid(&mut self, net: NetId) {
+        let lease = net.0 / limits::LEASE;
+        self.next_lease = self.next_lease.max(lease + 1);
+        for own in self.own.iter_mut().filter(|own| own.0 <= net.0 && net.0 < own.1) {
+            own.0 = net.0 + 1;
+        }
+    }
+
     /// Host: a guest's leases end with its seat. The names in them are never given again.
     pub(crate) fn end(&mut self, peer: PeerId) {
         self.granted.remove(&peer);
@@ -323,9 +332,10 @@ impl Peer {
         if before != PeerId::HOST && before != PeerId::NOBODY && !record.former.contains(&before) {
             record.former.push(before);
         }
-        let entity = record.entity;
+        let (entity, net) = (record.entity, record.net);
         self.refresh_authority(world, index);
         self.news.push(News::Owned { entity, slot, owner: to });
+        self.answer_granted(net, slot, Ownership { peer: to, epoch });
     }
 
     /// Ends an entity that this peer publishes or knows: its row gets a tombstone, its record goes. The world is the caller's.

@@ -1,19 +1,22 @@
-//! [`Checkpoint`]: the exact state of what can be rewound, and its digest.
+//! [`Checkpoint`]: the exact state of what can be rewound, its bytes and their digest.
 
 use crate::column::NameOf;
 use crate::netid::NetId;
 use hecs::Entity;
 use std::fmt::{self, Write as _};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// A component whose exact state is saved, restored and compared.
+mod bytes;
+
+pub use bytes::{CheckpointError, CheckpointReader, CheckpointWriter};
+
+/// A component whose exact state is saved, restored, written, read and compared.
 ///
 /// The derive goes field by field, so that saving a component that owns memory reuses the memory of the save before
 /// (a derived `Clone` would allocate each time). Enums may have fields. The type itself derives `Clone`.
 ///
 /// ```
 /// use tidelock::Checkpoint;
-/// use tidelock::checkpoint::DigestWriter;
+/// use tidelock::checkpoint::{CheckpointReader, CheckpointWriter};
 ///
 /// #[derive(Clone, Default, PartialEq, Debug, Checkpoint)]
 /// struct Satchel { gold: u32, notes: Vec<String> }
@@ -23,11 +26,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// now.save_into(&mut saved);
 /// assert_eq!(saved, now);
 ///
-/// let mut digest = DigestWriter::new(&|_| None);
-/// now.digest(&mut digest);
-/// let mine = digest.finish(7);
-/// saved.digest(&mut digest);
-/// assert_eq!(digest.finish(7), mine);
+/// let mut writer = CheckpointWriter::new(&|_| None);
+/// now.write(&mut writer);
+/// let mut reader = CheckpointReader::new(writer.as_bytes(), &|_| None);
+/// assert_eq!(Satchel::read(&mut reader)?, now);
+/// # Ok::<(), tidelock::checkpoint::CheckpointError>(())
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved and compared exactly",
@@ -42,20 +45,26 @@ pub trait Checkpoint: Clone + Send + Sync + 'static {
     /// Makes `into` equal to `self`, reusing what memory it has.
     fn save_into(&self, into: &mut Self);
 
-    /// Feeds everything that decides how the value behaves. Equal values must feed the same bytes on every machine: no padding,
-    /// no handles, no memory order, no `usize` as it is.
-    fn digest(&self, digest: &mut DigestWriter<'_>);
+    /// Writes everything that decides how the value behaves: what is kept and sent, and what digests are of. Equal values must
+    /// write the same bytes on every machine: no padding, no handles, no memory order, no `usize` as it is. A value of a type that
+    /// takes memory writes a byte or more.
+    fn write(&self, w: &mut CheckpointWriter<'_>);
 
-    /// Finds the first part in which two values differ, and says whether there is one. Values that feed the same bytes to
-    /// [`digest`](Self::digest) do not differ. The derive goes field by field; without it, only that the whole differs is told.
+    /// Reads what [`write`](Self::write) wrote, out of bytes from anywhere.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] for whatever is not as `write` writes it. What is allocated is first compared with the bytes left
+    /// ([`CheckpointReader::length`]) and counted ([`CheckpointReader::allocate`]).
+    fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError>;
+
+    /// Finds the first part in which two values differ, and says whether there is one. Values that write the same bytes for a
+    /// digest do not differ. The derive goes field by field; without it, only that the whole differs is told.
     fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
-        let mut writer = DigestWriter::new(at.names.0);
-        self.digest(&mut writer);
-        let mine = writer.finish(0);
-        let mut writer = DigestWriter::new(at.names.1);
-        other.digest(&mut writer);
-        let others = writer.finish(0);
-        mine != others && at.found(format_args!("digest {mine:016x}"), format_args!("digest {others:016x}"))
+        differ_whole(self, other, at, |value| {
+            let mut writer = CheckpointWriter::for_digest(&|_| None);
+            value.write(&mut writer);
+            format!("digest {:016x}", writer.finish(0))
+        })
     }
 }
 
@@ -114,61 +123,8 @@ impl<'a> Differ<'a> {
     }
 }
 
-/// Collects a value's bytes and hashes them. One is used for many rows, so that its memory is allocated once.
-pub struct DigestWriter<'a> {
-    bytes: Vec<u8>,
-    names: &'a dyn Fn(Entity) -> Option<NetId>,
-}
-
-impl fmt::Debug for DigestWriter<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DigestWriter").field("bytes", &self.bytes.len()).finish_non_exhaustive()
-    }
-}
-
-impl<'a> DigestWriter<'a> {
-    /// An empty one; `names` knows the names of entities, because handles differ between peers.
-    #[must_use]
-    pub fn new(names: &'a dyn Fn(Entity) -> Option<NetId>) -> Self {
-        Self { bytes: Vec::new(), names }
-    }
-
-    /// Bytes, as they are. What has no fixed length puts its length first.
-    #[inline]
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// A length, the same on machines of any word size.
-    #[inline]
-    pub fn length(&mut self, length: usize) {
-        self.bytes(&(length as u64).to_le_bytes());
-    }
-
-    /// Which variant of an enum, or whether an option is there.
-    #[inline]
-    pub fn variant(&mut self, index: u32) {
-        self.bytes(&index.to_le_bytes());
-    }
-
-    /// An entity, by its name. Those without one are all the same: only local code can tell them apart.
-    #[inline]
-    pub fn entity(&mut self, entity: Entity) {
-        let name = (self.names)(entity).unwrap_or_default();
-        self.bytes(&name.0.to_le_bytes());
-    }
-
-    /// The xxh3 of what was written, keyed with `key`; the writer is empty afterwards.
-    #[must_use]
-    pub fn finish(&mut self, key: u64) -> u64 {
-        let digest = xxh3_64_with_seed(&self.bytes, key);
-        self.bytes.clear();
-        digest
-    }
-}
-
 macro_rules! plain {
-    ($($ty:ty => |$self:ident| $bytes:expr;)*) => {$(
+    ($($ty:ty => |$self:ident, $w:ident| $write:expr, |$r:ident| $read:expr;)*) => {$(
         impl Checkpoint for $ty {
             const PLAIN: bool = true;
 
@@ -177,38 +133,58 @@ macro_rules! plain {
                 *into = *self;
             }
             #[inline]
-            fn digest(&self, digest: &mut DigestWriter<'_>) {
+            fn write(&self, $w: &mut CheckpointWriter<'_>) {
                 let $self = *self;
-                digest.bytes(&$bytes);
+                $write
+            }
+            #[inline]
+            fn read($r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+                $read
             }
             fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
-                let bytes = |$self: $ty| $bytes;
-                bytes(*self) != bytes(*other) && at.found(format_args!("{self:?}"), format_args!("{other:?}"))
+                differ_whole(self, other, at, |value| format!("{value:?}"))
             }
         }
     )*};
 }
 
+macro_rules! numbers {
+    ($($ty:ty)*) => {
+        plain! {$(
+            $ty => |v, w| w.bytes(&v.to_le_bytes()), |r| Ok(<$ty>::from_le_bytes(r.array()?));
+        )*}
+    };
+}
+
+numbers!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
+
 plain! {
-    u8 => |v| v.to_le_bytes();
-    u16 => |v| v.to_le_bytes();
-    u32 => |v| v.to_le_bytes();
-    u64 => |v| v.to_le_bytes();
-    u128 => |v| v.to_le_bytes();
-    i8 => |v| v.to_le_bytes();
-    i16 => |v| v.to_le_bytes();
-    i32 => |v| v.to_le_bytes();
-    i64 => |v| v.to_le_bytes();
-    i128 => |v| v.to_le_bytes();
-    usize => |v| (v as u64).to_le_bytes();
-    isize => |v| (v as i64).to_le_bytes();
-    bool => |v| [u8::from(v)];
-    char => |v| (v as u32).to_le_bytes();
-    // −0.0 and 0.0 behave differently and count as different; NaNs do not, and machines make different ones.
-    f32 => |v| (if v.is_nan() { 0x7fc0_0000 } else { v.to_bits() }).to_le_bytes();
-    f64 => |v| (if v.is_nan() { 0x7ff8_0000_0000_0000 } else { v.to_bits() }).to_le_bytes();
-    () => |_v| [0u8; 0];
-    NetId => |v| v.0.to_le_bytes();
+    usize => |v, w| w.bytes(&(v as u64).to_le_bytes()), |r| {
+        usize::try_from(u64::from_le_bytes(r.array()?)).map_err(|_| CheckpointError::OutOfRange("usize of this machine"))
+    };
+    isize => |v, w| w.bytes(&(v as i64).to_le_bytes()), |r| {
+        isize::try_from(i64::from_le_bytes(r.array()?)).map_err(|_| CheckpointError::OutOfRange("isize of this machine"))
+    };
+    bool => |v, w| w.bytes(&[u8::from(v)]), |r| match r.array()? {
+        [0] => Ok(false),
+        [1] => Ok(true),
+        _ => Err(CheckpointError::OutOfRange("bool")),
+    };
+    char => |v, w| w.bytes(&u32::from(v).to_le_bytes()), |r| {
+        char::from_u32(u32::from_le_bytes(r.array()?)).ok_or(CheckpointError::OutOfRange("character"))
+    };
+    f32 => |v, w| w.f32(v), |r| Ok(f32::from_bits(u32::from_le_bytes(r.array()?)));
+    f64 => |v, w| w.f64(v), |r| Ok(f64::from_bits(u64::from_le_bytes(r.array()?)));
+    () => |_v, _w| {}, |_r| Ok(());
+    NetId => |v, w| w.bytes(&v.0.to_le_bytes()), |r| Ok(NetId(u64::from_le_bytes(r.array()?)));
+}
+
+/// Compares what two values write, and shows them if that differs.
+fn differ_whole<T: Checkpoint>(mine: &T, others: &T, at: &mut Differ<'_>, show: impl Fn(&T) -> String) -> bool {
+    let mut writers = (CheckpointWriter::for_digest(at.names.0), CheckpointWriter::for_digest(at.names.1));
+    mine.write(&mut writers.0);
+    others.write(&mut writers.1);
+    writers.0.as_bytes() != writers.1.as_bytes() && at.found(show(mine), show(others))
 }
 
 impl Checkpoint for Entity {
@@ -220,8 +196,13 @@ impl Checkpoint for Entity {
     }
 
     #[inline]
-    fn digest(&self, digest: &mut DigestWriter<'_>) {
-        digest.entity(*self);
+    fn write(&self, w: &mut CheckpointWriter<'_>) {
+        w.entity(*self);
+    }
+
+    #[inline]
+    fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+        r.entity()
     }
 
     fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
@@ -235,9 +216,15 @@ impl Checkpoint for String {
         into.clone_from(self);
     }
 
-    fn digest(&self, digest: &mut DigestWriter<'_>) {
-        digest.length(self.len());
-        digest.bytes(self.as_bytes());
+    fn write(&self, w: &mut CheckpointWriter<'_>) {
+        w.length(self.len());
+        w.bytes(self.as_bytes());
+    }
+
+    fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+        let length = r.length()?;
+        let text = std::str::from_utf8(r.bytes(length)?).map_err(|_| CheckpointError::OutOfRange("text"))?;
+        Ok(text.to_owned())
     }
 
     fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
@@ -255,9 +242,29 @@ impl<T: Checkpoint> Checkpoint for Vec<T> {
         into.extend_from_slice(new);
     }
 
-    fn digest(&self, digest: &mut DigestWriter<'_>) {
-        digest.length(self.len());
-        self.iter().for_each(|value| value.digest(digest));
+    fn write(&self, w: &mut CheckpointWriter<'_>) {
+        w.length(self.len());
+        for value in self {
+            value.write(w);
+            if size_of::<T>() == 0 {
+                w.bytes(&[0]); // so that no list is longer than its bytes
+            }
+        }
+    }
+
+    fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+        let length = r.length()?;
+        r.allocate(length, size_of::<T>())?;
+        r.nested(|r| {
+            let mut values = Self::with_capacity(length);
+            for _ in 0..length {
+                values.push(T::read(r)?);
+                if size_of::<T>() == 0 && r.array()? != [0] {
+                    return Err(CheckpointError::OutOfRange("element"));
+                }
+            }
+            Ok(values)
+        })
     }
 
     fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
@@ -278,8 +285,20 @@ impl<T: Checkpoint, const N: usize> Checkpoint for [T; N] {
     }
 
     #[inline]
-    fn digest(&self, digest: &mut DigestWriter<'_>) {
-        self.iter().for_each(|value| value.digest(digest));
+    fn write(&self, w: &mut CheckpointWriter<'_>) {
+        self.iter().for_each(|value| value.write(w));
+    }
+
+    fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+        let mut failed = None;
+        let values: [Option<T>; N] = std::array::from_fn(|_| match failed {
+            None => T::read(r).map_err(|error| failed = Some(error)).ok(),
+            Some(_) => None,
+        });
+        match failed {
+            None => Ok(values.map(|value| value.expect("each was read"))),
+            Some(error) => Err(error),
+        }
     }
 
     fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
@@ -298,10 +317,18 @@ impl<T: Checkpoint> Checkpoint for Option<T> {
         }
     }
 
-    fn digest(&self, digest: &mut DigestWriter<'_>) {
-        digest.variant(self.is_some().into());
+    fn write(&self, w: &mut CheckpointWriter<'_>) {
+        w.variant(self.is_some().into());
         if let Some(value) = self {
-            value.digest(digest);
+            value.write(w);
+        }
+    }
+
+    fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+        match r.variant()? {
+            0 => Ok(None),
+            1 => T::read(r).map(Some),
+            _ => Err(CheckpointError::OutOfRange("option")),
         }
     }
 
@@ -314,3 +341,32 @@ impl<T: Checkpoint> Checkpoint for Option<T> {
         }
     }
 }
+
+macro_rules! tuples {
+    ($(($($part:ident $index:tt),*))*) => {$(
+        impl<$($part: Checkpoint),*> Checkpoint for ($($part,)*) {
+            const PLAIN: bool = true $(&& $part::PLAIN)*;
+
+            #[inline]
+            fn save_into(&self, into: &mut Self) {
+                $(self.$index.save_into(&mut into.$index);)*
+            }
+
+            #[inline]
+            fn write(&self, w: &mut CheckpointWriter<'_>) {
+                $(self.$index.write(w);)*
+            }
+
+            #[inline]
+            fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+                Ok(($($part::read(r)?,)*))
+            }
+
+            fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+                $(at.field(stringify!($index), |at| self.$index.differ(&other.$index, at)))||*
+            }
+        }
+    )*};
+}
+
+tuples! { (A 0) (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, D 3) }

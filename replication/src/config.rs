@@ -54,6 +54,10 @@ pub struct Interpolation {
     pub most: Duration,
     /// How far past the newest sample motion goes on when news are overdue.
     pub extrapolate: Duration,
+    /// How far past the newest sample an [extrapolated](crate::ComponentOptions::extrapolate) component is carried on.
+    pub reckon: Duration,
+    /// Over what time what is new comes into an extrapolated component, and from what time of samples its motion is taken.
+    pub ease: Duration,
     /// How long news may be overdue until an entity counts as stale.
     pub stale: Duration,
 }
@@ -64,6 +68,8 @@ impl Default for Interpolation {
             least: Duration::ZERO,
             most: Duration::from_millis(500),
             extrapolate: Duration::from_millis(50),
+            reckon: Duration::from_millis(250),
+            ease: Duration::from_millis(100),
             stale: Duration::from_millis(250),
         }
     }
@@ -119,6 +125,9 @@ impl Config {
         }
         if self.interpolation.least > self.interpolation.most {
             return bad("interpolation.least must not be above interpolation.most");
+        }
+        if self.interpolation.ease < Duration::from_millis(1) || self.interpolation.ease > Duration::from_secs(1) {
+            return bad("interpolation.ease must be 1 ms to 1 s");
         }
         Ok(())
     }

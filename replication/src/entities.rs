@@ -85,7 +85,23 @@ pub(crate) struct Record {
     pub(crate) former: SmallVec<[PeerId; 2]>,
 }
 
+/// What is known of an entity beside its components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) owners: Owners,
+    pub(crate) cut: u8,
+    pub(crate) key: u64,
+}
+
 impl Record {
+    pub(crate) fn tag(&self) -> Tag {
+        Tag { owners: self.owners, cut: self.cut, key: self.key }
+    }
+
+    pub(crate) fn set_tag(&mut self, tag: Tag) {
+        (self.owners, self.cut, self.key) = (tag.owners, tag.cut, tag.key);
+    }
+
     pub(crate) fn in_row(&self, peer: PeerId) -> Option<usize> {
         self.in_rows.iter().find(|r| r.0 == peer).map(|r| r.1 as usize)
     }

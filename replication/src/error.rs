@@ -57,6 +57,15 @@ pub enum UsageError {
     /// Owner slots are below [`OWNER_SLOTS`](crate::policy::OWNER_SLOTS), and a schema has only those that its policies speak of.
     #[error("no policy of the schema speaks of owner slot {0}")]
     NoSuchSlot(usize),
+    /// This peer asks to own what it owns already.
+    #[error("this peer owns it already")]
+    AlreadyOwner,
+    /// Too many requests for ownership: wait for outcomes.
+    #[error("too many requests for ownership at a time")]
+    TooManyRequests,
+    /// Nobody waits for an answer to such a request for ownership.
+    #[error("no such request for ownership waits for an answer")]
+    NoSuchRequest,
     /// `present` of a component that was registered without `.interpolate()`.
     #[error("the component is not interpolated; register it with `.interpolate()`")]
     NotInterpolated,

@@ -24,7 +24,7 @@ pub use orders::OrderId;
 
 pub(crate) use exchange::FRAME_MARK;
 pub(crate) use feed::FrameFeed;
-pub(crate) use frame::Frame;
+pub(crate) use frame::{Frame, Origin};
 pub(crate) use orders::MARK as ORDER_MARK;
 pub(crate) use sealer::ORDER_BITS;
 

@@ -65,6 +65,16 @@ pub(crate) struct Sample<'a> {
     pub(crate) words: &'a [u32],
 }
 
+/// A sample of a row, as [`History::samples`] gives it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept<'a> {
+    /// The send tick in which it came.
+    pub(crate) send: Tick,
+    /// What is known of it; `None`: it came before anything the ring remembers.
+    pub(crate) mark: Option<Mark>,
+    pub(crate) words: &'a [u32],
+}
+
 /// The columns of everything that one stream carries. See the module's words.
 pub(crate) struct History {
     strides: Vec<usize>,
@@ -245,9 +255,15 @@ impl History {
 
     /// The newest sample taken at or before `at`, and the oldest one after it.
     pub(crate) fn bracket(&self, c: usize, row: usize, at: Tick) -> (Option<Sample<'_>>, Option<Sample<'_>>) {
+        self.bracket_since(c, row, at, Tick::ZERO)
+    }
+
+    /// The same, for who knows that nothing sampled after `at` came before the send tick `from`, and does not ask when a sample from
+    /// before it was taken.
+    pub(crate) fn bracket_since(&self, c: usize, row: usize, at: Tick, from: Tick) -> (Option<Sample<'_>>, Option<Sample<'_>>) {
         let mut words = self.value(c, row);
         let mut after = None;
-        for t in (self.now.0.saturating_sub(RING as u64 - 1)..=self.now.0).rev().map(Tick) {
+        for t in (self.now.0.saturating_sub(RING as u64 - 1).max(from.0)..=self.now.0).rev().map(Tick) {
             if !self.has(c, row, t) {
                 continue;
             }
@@ -263,6 +279,20 @@ impl History {
             words = &self.slot(t).log[offset..offset + self.strides[c]];
         }
         (Some(Sample { tick: None, rested: true, words }), after)
+    }
+
+    /// The samples of a row that came in send ticks up to `until`, the newest first; last, what was in force before the ring begins.
+    pub(crate) fn samples(&self, c: usize, row: usize, until: Tick) -> impl Iterator<Item = Kept<'_>> {
+        let oldest = self.now.0.saturating_sub(RING as u64 - 1);
+        let mut words = Some(self.value(c, row));
+        let changes = (oldest..=self.now.0).rev().map(Tick).filter(move |t| self.has(c, row, *t)).map(Some);
+        changes.chain(std::iter::once(None)).filter_map(move |change| {
+            let after = words?;
+            let Some(send) = change else { return Some(Kept { send: Tick(oldest), mark: None, words: after }) };
+            let (segment, offset) = self.logged(c, row, send);
+            words = (!segment.mark.first).then(|| &self.slot(send).log[offset..offset + self.strides[c]]);
+            (send <= until).then_some(Kept { send, mark: Some(segment.mark), words: after })
+        })
     }
 
     /// The most session ticks between two samples, one after the other, of the last `count` that did not end a rest; 0 if there are

@@ -6,6 +6,7 @@ use crate::history::{BLOCK, History, Mark};
 use crate::list::{ListHead, ListRow};
 use crate::netid::NetId;
 use crate::presence::{self, Life, Presence};
+use crate::reckon::Arrivals;
 use crate::schema::Inner;
 use tidelock_netcore::ack::{AckRanges, Received};
 use tidelock_netcore::bits::BitReader;
@@ -74,6 +75,9 @@ pub(crate) struct Incoming {
     rows: usize,
     /// By row: the send tick of the last binding's end. What was sent up to then counts for nothing.
     ended: Vec<Tick>,
+    /// By send tick modulo the ring's length: the send tick, and the session's when something of it was sent first.
+    sent_at: Vec<(Tick, Tick)>,
+    pub(crate) arrivals: Arrivals,
     /// By row: the name that its binding is of; 0: none yet.
     bound: Vec<NetId>,
 }
@@ -100,6 +104,8 @@ impl Incoming {
             slots: schema.slots,
             rows,
             ended: Vec::new(),
+            sent_at: vec![(Tick::ZERO, Tick::ZERO); limits::RING],
+            arrivals: Arrivals::default(),
             bound: Vec::new(),
         }
     }
@@ -119,9 +125,20 @@ impl Incoming {
         self.complete
     }
 
+    /// Everything that the publisher changed up to this session tick was sent, by its newest packet that has arrived. Of that, some
+    /// may have been lost.
+    pub(crate) fn sent_up_to(&self) -> Tick {
+        self.newest.1
+    }
+
     /// Session ticks between two sends, as seen lately.
     pub(crate) fn interval(&self) -> u64 {
         self.interval
+    }
+
+    /// How many ticks old a sample of session tick `at` was when it was sent.
+    pub(crate) fn age(&self, send: Tick, at: Tick) -> u64 {
+        self.sent_at[send.0 as usize % limits::RING].1.since(at)
     }
 
     /// How many session ticks more than usual are between two samples of a row's component, lately.
@@ -288,6 +305,11 @@ impl Incoming {
             let sends = header.send_tick.since(self.mirror.now()).max(1);
             self.interval = (header.tick.since(self.newest_tick) / sends).clamp(1, 64);
             self.mirror.advance_to(header.send_tick);
+        }
+        let sent_at = &mut self.sent_at[header.send_tick.0 as usize % limits::RING];
+        // a mark names the last send that there was
+        if sent_at.0 != header.send_tick && !decoded.entries.is_empty() {
+            *sent_at = (header.send_tick, header.tick);
         }
         self.newest_tick = self.newest_tick.max(header.tick);
         if header.number >= self.newest.0 {

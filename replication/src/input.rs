@@ -10,6 +10,7 @@
 //! is counted and not used. What happens once, and must neither be lost nor repeated, is a [`Press`].
 
 mod buffer;
+pub(crate) mod drawn;
 mod exchange;
 mod own;
 
@@ -98,6 +99,9 @@ pub struct InputReport {
     pub earliness: Option<i64>,
 }
 
+/// Changes the words of an input.
+pub(crate) type Guess = Box<dyn Fn(&mut [u32]) + Send + Sync>;
+
 /// The schema's input.
 pub(crate) struct InputEntry {
     pub(crate) name: String,
@@ -107,6 +111,8 @@ pub(crate) struct InputEntry {
     pub(crate) default: Vec<u32>,
     /// Can the words be an input?
     pub(crate) is_valid: fn(&[u32]) -> bool,
+    /// Makes of an input what it probably is a tick later, for who runs ahead of it; if nothing is said, the same.
+    pub(crate) guess: Option<Guess>,
 }
 
 impl InputEntry {
@@ -120,7 +126,19 @@ impl InputEntry {
         let quantised = quantise(&I::default(), &mut default);
         quantised.map_err(|error| SchemaMistake::InputDefault { name: name.to_owned(), error })?;
         let is_valid = |words: &[u32]| restore::<I>(words).is_some();
-        Ok(Self { name: name.to_owned(), type_id: TypeId::of::<I>(), layout, default, is_valid })
+        Ok(Self { name: name.to_owned(), type_id: TypeId::of::<I>(), layout, default, is_valid, guess: None })
+    }
+
+    /// See [`SchemaBuilder::guess_input`](crate::SchemaBuilder::guess_input).
+    pub(crate) fn guess_with<I: Replicate + Default>(&mut self, guess: impl Fn(&I) -> I + Send + Sync + 'static) {
+        self.guess = Some(Box::new(move |words| {
+            let Some(input) = restore::<I>(words) else { return };
+            let mut guessed = words.to_vec();
+            // a guess that cannot travel is none
+            if quantise(&guess(&input), &mut guessed).is_ok() {
+                words.copy_from_slice(&guessed);
+            }
+        }));
     }
 
     pub(crate) fn digest(&self) -> u64 {

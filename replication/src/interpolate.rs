@@ -6,6 +6,9 @@ use std::f64::consts::{PI, TAU};
 /// A component that can be drawn between two samples.
 ///
 /// `t` is 0 at `from` and 1 at `to`; beyond 1 the motion goes on (extrapolation), possibly out of the range that a field states.
+/// What is not blended is `from` for every `t` below 1, however near: what is extrapolated
+/// ([`ComponentOptions::extrapolate`](crate::ComponentOptions::extrapolate)) is a mean of what is newer and what is older, taken
+/// from the newer one.
 /// Whatever the inputs, every float that comes out is finite.
 ///
 /// The derive goes field by field: floats on a line, `#[net(angle, …)]` the short way round, `#[net(quat, …)]` along the short

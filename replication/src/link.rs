@@ -1,10 +1,12 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
+use crate::blob::Blobs;
 use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
+use crate::requests::Throttle;
 use crate::schema::Inner;
 use crate::subscriber::Subscriber;
 use crate::viewer::Viewer;
@@ -15,7 +17,7 @@ use tidelock_netcore::allowance::{Allowance, LARGEST_SAVING};
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::clock::RttEstimator;
 use tidelock_netcore::control::{self, Control};
-use tidelock_netcore::error::TransportError;
+use tidelock_netcore::error::{DisconnectReason, TransportError};
 use tidelock_netcore::limits;
 use tidelock_netcore::packet::{Echo, Stamp, WireTime};
 use tidelock_netcore::tick::Tick;
@@ -42,6 +44,8 @@ pub(crate) struct Link {
     pub(crate) inputs: Option<Box<InputBuffer>>,
     /// What the guest has of the frames, at the host of a schema that has some.
     pub(crate) feed: Option<Box<FrameFeed>>,
+    /// Why it has to go again, with the next send.
+    pub(crate) unwelcome: Option<DisconnectReason>,
     /// Bytes of the next packet of frames, if it has found no room.
     pub(crate) frame_need: usize,
     /// When the guest was told last how they come.
@@ -73,10 +77,13 @@ pub(crate) struct Link {
     /// By lane, so that none can take another's room or hold it up.
     outbox: [Outbox; Lane::COUNT as usize],
     overfull: bool,
+    pub(crate) blobs: Blobs,
     /// The round of the digest that this peer was sent and has not answered (host only).
     pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
     pub(crate) refusals: VecDeque<Duration>,
+    /// Requests for ownership that this peer has made, or the guest.
+    pub(crate) claims: Throttle,
     pub(crate) counters: LinkCounters,
 }
 
@@ -153,6 +160,8 @@ pub struct LinkCounters {
     pub full: u64,
     /// Unreliable messages that were dropped here because there was no room for them.
     pub unsent_messages: u64,
+    /// Requests for ownership that were refused (host only).
+    pub denied: u64,
     /// Datagrams of inputs, or of word on them, that found no room: their successors carry what they would have.
     pub unsent_inputs: u64,
 }
@@ -179,6 +188,7 @@ impl Link {
             incoming: Incoming::new(schema, first, tick, rows),
             inputs: None,
             feed: None,
+            unwelcome: None,
             frame_need: 0,
             fed_back: None,
             rtt: RttEstimator::default(),
@@ -197,8 +207,10 @@ impl Link {
             owes_ack: None,
             outbox: Default::default(),
             overfull: false,
+            blobs: Blobs::default(),
             compared: None,
             refusals: VecDeque::new(),
+            claims: Throttle::default(),
             counters: LinkCounters::default(),
         }
     }
@@ -375,6 +387,17 @@ impl Link {
     pub(crate) fn state_did_not_fit(&mut self, limit: usize) {
         self.state_need = (2 * limit + self.overhead).min(LARGEST_SAVING);
         self.state_waits = true;
+    }
+
+    /// Bytes for what can always wait: none while state or a message does not find room.
+    pub(crate) fn spare_room(&mut self, now: Duration, interval: Duration) -> usize {
+        let waits = self.state_waits || self.outbox.iter().any(|outbox| !outbox.messages.is_empty());
+        if waits { 0 } else { self.allowance.spare_room(now, interval) }
+    }
+
+    /// The transport's overhead per packet, as it said last.
+    pub(crate) fn overhead(&self) -> usize {
+        self.overhead
     }
 
     /// A packet without state has gone out, room or not.

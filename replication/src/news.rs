@@ -23,6 +23,7 @@ use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::policy::Refusal;
 use crate::replicate::FieldError;
+use crate::requests::Denial;
 use hecs::Entity;
 use std::collections::VecDeque;
 use tidelock_netcore::error::{DisconnectReason, PeerError};
@@ -125,6 +126,40 @@ pub enum News {
         slot: usize,
         /// The new owner.
         owner: PeerId,
+    },
+    /// A guest asks to own an entity, or a part of it (host only; kinds with [`Requests::Ask`](crate::Requests::Ask)). Answer with
+    /// [`Peer::grant`](crate::Peer::grant) or [`Peer::refuse_ownership`](crate::Peer::refuse_ownership) within 10 seconds.
+    OwnershipRequested {
+        /// The entity.
+        entity: Entity,
+        /// Owner slot, 0 is the owner.
+        slot: usize,
+        /// Who asks.
+        by: PeerId,
+    },
+    /// A guest has given up what it owned, and wishes another to have it (host only; kinds with
+    /// [`Requests::Ask`](crate::Requests::Ask)). The host owns it now.
+    OwnershipOffered {
+        /// The entity.
+        entity: Entity,
+        /// Owner slot, 0 is the owner.
+        slot: usize,
+        /// Who has given it up.
+        by: PeerId,
+        /// Who is to have it.
+        to: PeerId,
+    },
+    /// This guest does not get the ownership that it asked for with
+    /// [`Peer::request_ownership`](crate::Peer::request_ownership).
+    OwnershipRefused {
+        /// What its local handle was when it was asked for. The entity may be gone.
+        entity: Entity,
+        /// Its name.
+        net: NetId,
+        /// Owner slot, 0 is the owner.
+        slot: usize,
+        /// Why.
+        why: Denial,
     },
     /// A guest's write was refused (host only). Further ones of one guest in the same frame are only counted.
     Refused {

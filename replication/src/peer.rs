@@ -3,11 +3,13 @@
 use crate::audience::Audience;
 use crate::authority::Names;
 use crate::capture::Capture;
+use crate::computed::Computed;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
 use crate::frames::Frames;
 use crate::input::Inputs;
+use crate::lag::Captures;
 use crate::link::{Backlog, Link, LinkCounters};
 use crate::messages::Mailbox;
 use crate::netid::NetId;
@@ -20,6 +22,7 @@ use crate::predict::Predictions;
 use crate::present::Pace;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
+use crate::requests::Claims;
 use crate::rewind::Shelf;
 use crate::rewind::births::Births;
 use crate::schema::{Inner, Schema};
@@ -27,8 +30,9 @@ use crate::subscriber::StreamStats;
 use crate::ticks::Ticks;
 use crate::values::ValueCache;
 use crate::why::Refused;
-use hecs::{Component, DynamicBundle, Entity, World};
+use hecs::{Component, Entity, World};
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +40,7 @@ use tidelock_netcore::clock::SessionClock;
 use tidelock_netcore::error::DisconnectReason;
 use tidelock_netcore::session::{Generation, Guest, HostGreeting, Terms};
 use tidelock_netcore::tick::Tick;
-use tidelock_netcore::transport::{LinkId, LinkStats, Transport};
+use tidelock_netcore::transport::{Lane, LinkId, LinkStats, Transport};
 
 /// One participant of a session. See the crate's front page for the loop that drives it.
 pub struct Peer {
@@ -67,6 +71,8 @@ pub struct Peer {
     pub(crate) time: Ticks,
     pub(crate) inputs: Option<Box<Inputs>>,
     pub(crate) frames: Option<Box<Frames>>,
+    /// Where this peer is on the timelines that it computes.
+    pub(crate) computed: Computed,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
     /// Something may have changed since the last capture.
@@ -80,6 +86,10 @@ pub struct Peer {
     pub(crate) audience: Option<Box<Audience>>,
     pub(crate) receipts: Receipts,
     pub(crate) refused: Refused,
+    pub(crate) claims: Claims,
+    pub(crate) captures: Captures,
+    /// The moment of the session that was drawn last.
+    pub(crate) drawn: Cell<Option<Duration>>,
     /// What this peer can go back to, by timeline.
     pub(crate) saves: Shelf,
     /// What this peer predicts, as a guest.
@@ -127,6 +137,8 @@ pub(crate) struct GuestSide {
     pub(crate) clock: Option<SessionClock>,
     pub(crate) session: u64,
     pub(crate) lease_requested: bool,
+    /// Messages of other lanes that have overtaken the welcome, and their bytes.
+    pub(crate) early: (Vec<(Lane, Vec<u8>)>, usize),
 }
 
 /// A participant, for lists of people.
@@ -190,7 +202,15 @@ impl Peer {
             let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
             let generation = machine.generation();
             let link = None;
-            Role::Guest(GuestSide { machine, generation, link, clock: None, session: 0, lease_requested: false })
+            Role::Guest(GuestSide {
+                machine,
+                generation,
+                link,
+                clock: None,
+                session: 0,
+                lease_requested: false,
+                early: Default::default(),
+            })
         };
         let schema = schema.0;
         let mut roster = BTreeMap::new();
@@ -222,6 +242,7 @@ impl Peer {
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
             frames: Frames::new(&schema, &config, host)?,
+            computed: Computed::new(start, host),
             time: Ticks::begin(start),
             payload: Vec::new(),
             round: 0,
@@ -232,6 +253,9 @@ impl Peer {
             audience: None,
             receipts: Receipts::default(),
             refused: Refused::default(),
+            claims: Claims::default(),
+            captures: Captures::default(),
+            drawn: Cell::new(None),
             saves: Shelf::default(),
             births: Births::default(),
             predictions: Predictions::default(),
@@ -398,91 +422,6 @@ impl Peer {
         matches!((record, component), (Some(record), Some(c)) if record.mine >> c & 1 != 0)
     }
 
-    /// Spawns a networked entity outside of a step: loading a level. It has the kind's marker and `components`.
-    ///
-    /// Components that another peer decides do not travel from here, and are removed again: for a guest's entity whose health is
-    /// the host's, the host inserts the health when [`News::Spawned`] tells it of the entity.
-    ///
-    /// # Errors
-    /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`], [`UsageError::NotInSession`], [`UsageError::NoNames`].
-    pub fn spawn<K: Component>(
-        &mut self,
-        world: &mut World,
-        kind: K,
-        components: impl DynamicBundle,
-    ) -> Result<Entity, UsageError> {
-        let kind_index = self.schema.kind_of::<K>().ok_or(UsageError::NotInSchema(std::any::type_name::<K>()))?;
-        self.may_spawn(kind_index)?;
-        let net = self.names.next().ok_or(UsageError::NoNames)?;
-        self.forget_if_rewound(world, kind_index);
-        let entity = world.spawn(components);
-        // it was spawned on the line above
-        let _ = world.insert_one(entity, kind);
-        self.register_own(world, entity, kind_index, net, self.local);
-        Ok(entity)
-    }
-
-    /// Makes an entity networked that is in the world already and carries a kind's marker.
-    ///
-    /// # Errors
-    /// Those of [`spawn`](Self::spawn), [`UsageError::NoKind`], [`UsageError::AlreadyNetworked`].
-    pub fn publish(&mut self, world: &mut World, entity: Entity) -> Result<NetId, UsageError> {
-        if self.entities.slot_at(world, entity).is_some() {
-            return Err(UsageError::AlreadyNetworked);
-        }
-        let kind = self.schema.kinds.iter().position(|k| (k.has)(world, entity)).ok_or(UsageError::NoKind)?;
-        self.may_spawn(kind)?;
-        let net = self.names.next().ok_or(UsageError::NoNames)?;
-        self.forget_if_rewound(world, kind);
-        self.register_own(world, entity, kind, net, self.local);
-        Ok(net)
-    }
-
-    /// Despawns a networked entity, everywhere.
-    ///
-    /// # Errors
-    /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`].
-    pub fn despawn(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
-        let slot = self.may_despawn(world, entity)?;
-        if let Some(record) = self.entities.get(slot) {
-            self.forget_if_rewound(world, record.kind);
-        }
-        self.despawn_now(world, entity, slot)
-    }
-
-    /// The same without asking.
-    pub(crate) fn despawn_now(&mut self, world: &mut World, entity: Entity, slot: u32) -> Result<(), UsageError> {
-        let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
-        let (net, was_told) = (record.net, record.out_row != NO_ROW);
-        self.end_entity(slot);
-        world.despawn(entity).map_err(|_| UsageError::NotNetworked)?;
-        self.set_aside(world, net);
-        if was_told && self.is_host() && self.config.local_news {
-            self.news.push(News::Despawned { entity, net });
-        }
-        Ok(())
-    }
-
-    /// The record of an entity that this peer may despawn.
-    pub(crate) fn may_despawn(&self, world: &World, entity: Entity) -> Result<u32, UsageError> {
-        let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
-        let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
-        let entry = &self.schema.kinds[record.kind];
-        if entry.is_computed() {
-            return self.may_change_computed().map(|()| slot);
-        }
-        let policy = &entry.policy;
-        let facts = self.facts(record.owners[policy.slot()].peer);
-        if policy.lifetime(facts, self.local) { Ok(slot) } else { Err(UsageError::NotAllowed("despawn it")) }
-    }
-
-    /// Who comes and goes outside of a step cannot be taken back.
-    fn forget_if_rewound(&mut self, world: &mut World, kind: usize) {
-        if let Some(line) = self.keeper(kind) {
-            self.forget_saves(world, line);
-        }
-    }
-
     /// Marks that an entity has jumped: what is drawn jumps with it instead of sliding there. Call it when the pose is set.
     ///
     /// # Errors
@@ -500,7 +439,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Hands an entity (slot 0), or what a co-owner has of it, over to `to` (host only). Takes effect with the next send.
+    /// Hands an entity (slot 0), or what a co-owner has of it, over to `to` (host only): a guest, [`PeerId::HOST`] to take it back,
+    /// or [`PeerId::NOBODY`]. Takes effect with the next send, under a new epoch: what the owner before has written and has not
+    /// arrived by now is refused as [`Refusal::StaleEpoch`](crate::policy::Refusal::StaleEpoch), which is not counted against
+    /// it, and it is sent what holds. If `to` has asked for it, that is the answer.
     ///
     /// # Errors
     /// [`UsageError::NotNetworked`], [`UsageError::NotAllowed`] on a guest, [`UsageError::NoSuchPeer`],

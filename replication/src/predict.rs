@@ -80,6 +80,11 @@ impl Peer {
         self.predictions.corrections.count()
     }
 
+    /// One more for [`corrections`](Self::corrections).
+    pub(crate) fn note_correction(&mut self, correction: Correction) {
+        self.predictions.corrections.push(correction);
+    }
+
     /// A guest whose schema has something to predict keeps saves of it.
     pub(crate) fn keep_predictions(&mut self, world: &mut World) {
         if self.is_host() || self.saves[Timeline::Session].is_some() || !self.schema.predicts_some() {

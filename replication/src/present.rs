@@ -6,6 +6,7 @@ use crate::entities::Record;
 use crate::error::UsageError;
 use crate::history::{History, Sample};
 use crate::incoming::Incoming;
+use crate::input::drawn::{UNITS, UNTOLD};
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::policy::Apply;
@@ -14,6 +15,7 @@ use crate::presence::Presence;
 use crate::replicate::Restorer;
 use hecs::{Component, Entity, World};
 use std::time::Duration;
+use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
 /// The tick at a time of the session, and how much of the next one has passed (0 to 1).
@@ -76,14 +78,19 @@ impl Pace {
 
 /// The moment that is drawn.
 #[derive(Clone, Copy)]
-struct Moment {
-    tick: Tick,
-    part: f32,
+pub(crate) struct Moment {
+    pub(crate) tick: Tick,
+    pub(crate) part: f32,
 }
 
 impl Moment {
+    /// So many ticks before.
+    pub(crate) fn earlier(self, ticks: u64) -> Self {
+        Self { tick: self.tick.minus(ticks), ..self }
+    }
+
     /// Ticks from `tick` to this moment.
-    fn since(self, tick: Tick) -> f32 {
+    pub(crate) fn since(self, tick: Tick) -> f32 {
         // whole numbers first: after some days a tick is more than an f32 can hold exactly
         self.tick.0.wrapping_sub(tick.0) as i64 as f32 + self.part
     }
@@ -113,17 +120,31 @@ impl Peer {
             return Err(UsageError::NotInterpolated);
         }
         let time = self.session_at(now).unwrap_or_default().saturating_sub(self.pace.delay());
+        self.drawn.set(Some(time));
         let (tick, part) = session_ticks(time, self.config.tick_rate);
+        let reckoned = self.schema.component(c).reckoned.then(|| (self.reckoned_moment(now), now));
         let moment = Moment { tick, part };
         Ok(self.entities.iter().filter_map(move |(_, record)| {
             let simulated = world.get::<&C>(record.entity).ok()?;
-            if let Some(value) = self.drawn(record, c, reader, moment) {
+            let told = match reckoned {
+                Some(at) => self.reckoned(record, c, reader, at),
+                None => self.drawn(record, c, reader, moment),
+            };
+            if let Some(value) = told {
                 return Some((record.entity, value));
             }
             let fades = self.fades::<C>(record, c, now);
             let value = (*simulated).clone();
             Some((record.entity, reader.blend.map_or(value.clone(), |blend| shift(value, fades, blend))))
         }))
+    }
+
+    /// How far behind a tick that is run what was drawn last is, in the units of the inputs' packets.
+    pub(crate) fn behind(&self, step: Tick) -> u32 {
+        let Some(drawn) = self.drawn.get() else { return UNTOLD };
+        let units = (drawn.as_nanos() * u128::from(self.config.tick_rate * UNITS) + 500_000_000) / 1_000_000_000;
+        let behind = (u128::from(step.0) * u128::from(UNITS)).saturating_sub(units);
+        u32::try_from(behind).map_or(limits::BEHIND_UNITS, |behind| behind.min(limits::BEHIND_UNITS))
     }
 
     /// How long ago this peer last knew everything about an entity, on the session's clock. Zero for what it simulates itself.
@@ -149,15 +170,16 @@ impl Peer {
         self.age(world, entity).is_some_and(|age| age > limit)
     }
 
-    /// Learns the delay; once per frame.
+    /// Learns the delay, and notes what has arrived; once per frame.
     pub(crate) fn settle_pace(&mut self) {
+        self.note_arrivals();
         let sends = self.links.iter().map(|l| l.incoming.interval()).max().unwrap_or(1) as u32;
         let (least, most) = (self.config.interpolation.least, self.config.interpolation.most);
         self.pace.settle(self.time.now, self.tick_length() * sends, least, most);
     }
 
     /// The stream and row that a component's samples come from, if another peer has authority over it.
-    fn source(&self, record: &Record, c: usize) -> Option<(&Incoming, usize)> {
+    pub(crate) fn source(&self, record: &Record, c: usize) -> Option<(&Incoming, usize)> {
         if record.mine >> c & 1 != 0 {
             return None;
         }
@@ -176,7 +198,7 @@ impl Peer {
         // what is told less often is drawn so much later that there is a sample after the moment
         let most = self.config.interpolation.most.as_secs_f64() * f64::from(self.config.tick_rate);
         let lag = incoming.lag(c, row).min(most as u64);
-        let moment = Moment { tick: moment.tick.minus(lag), ..moment };
+        let moment = moment.earlier(lag);
         let mirror = &incoming.mirror;
         let value = |words: &[u32]| {
             let entities = |net| self.entities.entity_of(net);
@@ -232,7 +254,7 @@ impl Peer {
     }
 
     /// Did the entity teleport after `start` and up to `end`?
-    fn jumps(&self, mirror: &History, row: usize, start: Tick, end: Tick) -> bool {
+    pub(crate) fn jumps(&self, mirror: &History, row: usize, start: Tick, end: Tick) -> bool {
         if mirror.newest_change(0, row).is_none() {
             return false;
         }

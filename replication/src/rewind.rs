@@ -27,9 +27,11 @@ mod limbo;
 mod load;
 mod restore;
 pub(crate) mod saves;
+mod snapshot;
 mod structure;
 
 pub use restore::Restored;
+pub use snapshot::SnapshotError;
 pub use structure::Rewound;
 
 /// The last name that there is but for 256: the entity that carries the resources of the session's timeline; those of the others
@@ -104,8 +106,7 @@ impl Peer {
         if ticks > limits::SAVES {
             return Err(UsageError::Config("more ticks are to be kept than limits::SAVES"));
         }
-        let kinds = self.schema.kinds.iter().enumerate();
-        let kinds = kinds.fold(0, |mask, (i, k)| mask | u64::from(k.rewound && !k.is_computed()) << i);
+        let kinds = self.schema.kinds_rewound();
         self.start_saves(world, Timeline::Session, ticks, kinds);
         Ok(())
     }
@@ -212,7 +213,7 @@ impl Peer {
             net.filter(is_it).or_else(|| elsewhere(entity))
         };
         let (schema, session) = (&*self.schema, self.session());
-        Some(read(Reading { schema, watched: saves.watched(), save, names: &names, session }))
+        Some(read(Reading { schema, watched: saves.watched(), save, names: &names, session, kinds: u64::MAX }))
     }
 
     /// A step begins: whoever was spawned or despawned is in the shared order from now on, and the world is saved.
@@ -231,6 +232,9 @@ impl Peer {
             }
         }
         let Some(saves) = &mut self.saves[line] else { return };
+        if saves.on_request {
+            return;
+        }
         saves.save(world, tick);
         if let Some(oldest) = saves.oldest() {
             self.end_parked(world, line, oldest.minus(1));
@@ -244,7 +248,7 @@ impl Peer {
             let Some(slot) = self.entities.slot_of(net) else { return };
             let Some(record) = self.entities.get(slot) else { return };
             let (entity, was_told) = (record.entity, record.out_row != NO_ROW);
-            graves.push(Grave { net, entity, tick });
+            graves.push(Grave { net, entity, tick, tag: record.tag() });
             self.end_entity(slot);
             if was_told && self.config.local_news {
                 self.news.push(News::Despawned { entity, net });

@@ -8,17 +8,16 @@ use crate::peer_id::PeerId;
 use crate::policy::{Absent, Policy, Timeline};
 use crate::presence;
 use crate::replicate::{Replicate, Restorer};
+use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, KeptEntry};
 use hecs::{Archetype, Component, Entity, EntityBuilder, World};
 use std::any::TypeId;
-use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use tidelock_netcore::control::SchemaEntry;
 use tidelock_netcore::limits;
-use xxhash_rust::xxh3::Xxh3;
 
 mod checks;
+mod describe;
 mod mistakes;
 mod options;
 
@@ -33,6 +32,8 @@ pub(crate) struct ComponentEntry {
     pub(crate) column: Box<dyn Column>,
     pub(crate) digest: u64,
     pub(crate) interpolate: bool,
+    /// Drawn where it is by now.
+    pub(crate) reckoned: bool,
     pub(crate) checkpoint: bool,
     pub(crate) parent: bool,
     pub(crate) notify: bool,
@@ -52,6 +53,7 @@ pub(crate) struct KindEntry {
     pub(crate) rewound: bool,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) absent: Absent,
+    pub(crate) requests: Requests,
     /// By component index (0, presence, is unused): who decides there.
     pub(crate) policies: Vec<Arc<dyn Policy>>,
     overrides: Vec<(TypeId, Arc<dyn Policy>)>,
@@ -144,89 +146,6 @@ impl Schema {
             mistakes: Vec::new(),
         }
     }
-
-    /// What two peers must agree on, in one number; independent of the order of registration.
-    #[must_use]
-    pub fn digest(&self) -> u64 {
-        self.0.digest
-    }
-
-    /// Names and digests of all entries, for the handshake and for its refusal.
-    #[must_use]
-    pub fn entries(&self) -> Vec<SchemaEntry> {
-        let inner = &self.0;
-        let component = |c: &ComponentEntry| SchemaEntry { name: format!("component {}", c.name), digest: c.digest };
-        let message = |m: &MessageEntry| SchemaEntry {
-            name: format!("message {}", m.name),
-            digest: m.layout.digest(&m.name) ^ u64::from(m.reliable),
-        };
-        let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
-        let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
-        let resources = inner.kept.iter().filter(|k| k.first.is_some());
-        let resources = resources.map(|r| SchemaEntry { name: format!("resource {}", r.name), digest: r.line as u64 });
-        let messages = inner.messages.iter().map(message);
-        let orders = inner.orders.iter();
-        let orders = orders.map(|o| SchemaEntry { name: format!("order {}", o.name), digest: o.layout.digest(&o.name) });
-        let components = inner.components.iter().map(component);
-        components.chain(kinds).chain(messages).chain(orders).chain(input).chain(resources).collect()
-    }
-
-    fn kind_digest(&self, kind: &KindEntry) -> u64 {
-        let mut hasher = Xxh3::new();
-        for (policy, component) in kind.policies[1..].iter().zip(&self.0.components) {
-            hasher.update(component.name.as_bytes());
-            hasher.update(policy.name().as_bytes());
-        }
-        hasher.update(kind.policy.name().as_bytes());
-        hasher.digest()
-    }
-
-    /// The resulting table: for each kind and component who decides, and how it is shown.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let inner = &self.0;
-        let mut out = format!("schema `{}`, digest {:016x}\n", inner.name, self.digest());
-        let width = inner.components.iter().map(|c| c.name.len()).max().unwrap_or(0).max(9);
-        for kind in &inner.kinds {
-            let (name, policy) = (&kind.name, kind.policy.name());
-            if kind.is_computed() {
-                let line = kind.policy.timeline();
-                let _ = writeln!(out, "kind `{name}`: {policy}, computed by every peer on the {line:?} timeline");
-                continue;
-            }
-            let _ = writeln!(out, "kind `{name}`: lifetime {policy}, absent owner: {:?}", kind.absent);
-            for (component, policy) in inner.components.iter().zip(&kind.policies[1..]) {
-                let from = if kind.overrides.iter().any(|o| o.0 == component.type_id) {
-                    "chosen in the kind"
-                } else if component.policy.is_some() {
-                    "chosen for the component"
-                } else {
-                    "the kind's"
-                };
-                let _ = writeln!(out, "  {:width$}  {:12} ({from})", component.name, policy.name());
-            }
-        }
-        for c in &inner.components {
-            let flags = [(c.interpolate, "interpolated"), (c.checkpoint, "checkpointed"), (c.parent, "names the parent")];
-            let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-            let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
-            let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
-        }
-        for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
-            let _ = writeln!(out, "resource `{}`: checkpointed, {:?} timeline", resource.name, resource.line);
-        }
-        for m in &inner.messages {
-            let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
-            let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
-        }
-        for o in &inner.orders {
-            let _ = writeln!(out, "order `{}`: sealed by the host, at most {} bits", o.name, o.layout.worst_bits());
-        }
-        if let Some(input) = &inner.input {
-            let _ = writeln!(out, "input `{}`: at most {} bits a tick", input.name, input.layout.worst_bits());
-        }
-        out
-    }
 }
 
 impl std::fmt::Debug for Schema {
@@ -260,11 +179,6 @@ impl Inner {
     /// Is there a kind that every peer computes?
     pub(crate) fn has_computed(&self) -> bool {
         self.kinds.iter().any(KindEntry::is_computed)
-    }
-
-    /// Does the host seal frames?
-    pub(crate) fn has_frames(&self) -> bool {
-        !self.orders.is_empty() || self.has_computed()
     }
 
     /// The form in which a component travels to a peer that predicts it: itself, or on the simulation grid.
@@ -301,10 +215,21 @@ impl Inner {
         self.grids.iter().fold(mask, |m, (c, f)| m | (mask >> c & 1) << f)
     }
 
+    /// Does the host seal frames?
+    pub(crate) fn has_frames(&self) -> bool {
+        !self.orders.is_empty() || self.has_computed()
+    }
+
     /// The kinds that live by a timeline, as bits.
     pub(crate) fn kinds_of(&self, line: Timeline) -> u64 {
         let kinds = self.kinds.iter().enumerate();
         kinds.fold(0, |mask, (i, k)| mask | u64::from(k.policy.timeline() == line) << i)
+    }
+
+    /// The kinds that a peer alone can keep saves of, as bits.
+    pub(crate) fn kinds_rewound(&self) -> u64 {
+        let kinds = self.kinds.iter().enumerate();
+        kinds.fold(0, |mask, (i, k)| mask | u64::from(k.rewound && !k.is_computed()) << i)
     }
 
     /// Which of what is kept is resource `T`?
@@ -372,6 +297,7 @@ impl SchemaBuilder {
                     type_id,
                     kept,
                     first: None,
+                    only: false,
                     line: Timeline::Session,
                 }));
                 self.components.push(ComponentEntry {
@@ -380,6 +306,7 @@ impl SchemaBuilder {
                     column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
                     digest,
                     interpolate: options.blend.is_some(),
+                    reckoned: options.reckoned,
                     checkpoint,
                     parent: options.parent,
                     notify: options.notify,
@@ -420,9 +347,21 @@ impl SchemaBuilder {
             rewound: options.rewound,
             policy: Arc::new(policy),
             absent: options.absent,
+            requests: options.requests,
             policies: Vec::new(),
             overrides: options.overrides,
         });
+        self
+    }
+
+    /// Registers a component that does not travel, but is saved, restored and digested: state of what every peer
+    /// [computes](crate::policy::Timeline), and what a predicted entity has for itself. Those that travel and are kept are registered
+    /// with [`component`](Self::component) and [`.checkpoint()`](ComponentOptions::checkpoint).
+    #[must_use]
+    pub fn checkpoint<C: Component + crate::checkpoint::Checkpoint>(mut self, name: &str) -> Self {
+        let (type_id, kept) = (TypeId::of::<C>(), Box::new(Keeper::<C>(PhantomData)));
+        let line = Timeline::Session;
+        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: None, only: true, line });
         self
     }
 
@@ -441,7 +380,7 @@ impl SchemaBuilder {
             builder.add(T::default());
         };
         let (type_id, kept) = (TypeId::of::<T>(), Box::new(Keeper::<T>(PhantomData)));
-        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first), line });
+        self.kept.push(KeptEntry { name: name.to_owned(), type_id, kept, first: Some(first), only: true, line });
         self
     }
 
@@ -484,6 +423,17 @@ impl SchemaBuilder {
         match InputEntry::new::<I>(name) {
             Ok(entry) => self.inputs.push(entry),
             Err(mistake) => self.mistakes.push(mistake),
+        }
+        self
+    }
+
+    /// How the rollback timeline guesses what another peer's input is a tick later, if it was `input` so far: `guess` is asked once
+    /// more for each further tick. Without it an input stays as it was. Call it after [`input`](Self::input).
+    #[must_use]
+    pub fn guess_input<I: Replicate + Default>(mut self, guess: impl Fn(&I) -> I + Send + Sync + 'static) -> Self {
+        match self.inputs.last_mut().filter(|entry| entry.type_id == TypeId::of::<I>()) {
+            Some(entry) => entry.guess_with(guess),
+            None => self.mistakes.push(SchemaMistake::GuessOfOther(std::any::type_name::<I>())),
         }
         self
     }
@@ -550,38 +500,7 @@ impl SchemaBuilder {
             interpolated,
             digest: 0,
         };
-        inner.digest = digest(&inner);
+        inner.digest = describe::digest(&inner);
         Ok(Schema(Arc::new(inner)))
     }
-}
-
-fn digest(inner: &Inner) -> u64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(inner.name.as_bytes());
-    inner.presence.hash_into(&mut hasher);
-    for c in &inner.components {
-        hasher.update(&c.digest.to_le_bytes());
-    }
-    for k in &inner.kinds {
-        hasher.update(k.name.as_bytes());
-        k.policies.iter().for_each(|p| hasher.update(p.name().as_bytes()));
-    }
-    for m in &inner.messages {
-        hasher.update(&m.layout.digest(&m.name).to_le_bytes());
-        hasher.update(&[u8::from(m.reliable)]);
-    }
-    for o in &inner.orders {
-        hasher.update(b"order ");
-        hasher.update(&o.layout.digest(&o.name).to_le_bytes());
-    }
-    if let Some(input) = &inner.input {
-        hasher.update(b"input");
-        hasher.update(&input.digest().to_le_bytes());
-    }
-    for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
-        hasher.update(b"resource ");
-        hasher.update(resource.name.as_bytes());
-        hasher.update(&[resource.line as u8]);
-    }
-    hasher.digest()
 }

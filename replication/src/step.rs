@@ -43,8 +43,12 @@ impl Peer {
         if let Some(next) = self.time.with.pop_front() {
             return Some(next);
         }
+        let all = self.saves[Timeline::Session].as_ref().is_some_and(|saves| saves.is_of_all());
+        if !all && let Some(next) = self.next_computed() {
+            return Some(next);
+        }
         if let Some(tick) = self.saves[Timeline::Session].as_mut().and_then(|saves| saves.replay.pop_front()) {
-            if self.saves[Timeline::Session].as_ref().is_some_and(|saves| saves.is_of_all()) {
+            if all {
                 self.take_along(tick, true);
             }
             return Some((Timeline::Session, tick, true));
@@ -57,12 +61,14 @@ impl Peer {
         self.time.tick = self.time.tick.max(label);
         if self.is_host() {
             self.seal_frame(self.time.step);
+        }
+        if all {
             self.take_along(self.time.step, false);
         }
         Some((Timeline::Session, self.time.step, false))
     }
 
-    /// The steps of the other timelines that follow one of the session's, at who has all inputs in time: the host.
+    /// Where everything is kept in one save, the steps of the other timelines follow those of the session, and are run again with them.
     fn take_along(&mut self, tick: Tick, rerun: bool) {
         if !self.schema.has_computed() {
             return;

@@ -523,6 +523,13 @@ impl Subscriber {
         ticks.fold(self.stale[at], |m, t| m | source.changed_in(0, block, Tick(t))) & self.wants[at]
     }
 
+    /// Has the peer acknowledged that a row's entity is there?
+    pub(crate) fn has_told(&self, row: usize) -> bool {
+        let Some(i) = self.index(row) else { return false };
+        let (at, bit) = (self.at(0, i / BLOCK), 1u64 << (i % BLOCK));
+        self.is_known(i) && (self.pending[at] | self.stale[at]) & bit == 0 && !self.in_flight(0, i)
+    }
+
     /// Was the index ever told to the peer?
     #[inline]
     pub(crate) fn is_known(&self, index: usize) -> bool {

@@ -56,7 +56,7 @@ impl Peer {
                 Arrival::Opened { link, address } => self.link_opened(link, address),
                 Arrival::Datagram { link } => self.take_datagram(world, link, &payload), // 1, 2
                 Arrival::Message { link, lane } if lane == Lane::CONTROL => self.control_message(world, link, &payload),
-                Arrival::Message { link, .. } => self.take_message(world, link, &payload, true),
+                Arrival::Message { link, lane } => self.take_lane(world, link, lane, &payload),
                 Arrival::Closed { link, reason } => self.link_closed(world, link, reason),
             }
         }
@@ -66,8 +66,11 @@ impl Peer {
         } else {
             self.apply_rows(world); // 4
             self.reconcile(world);
+            self.load_states(world);
+            self.check_guesses(world);
         }
         self.resolve_messages();
+        self.settle_claims();
         self.settle_pace();
         self.pass_deadlines(world);
         self.plan_ticks(); // 5
@@ -86,6 +89,7 @@ impl Peer {
             if sending != Sending::Leftovers {
                 self.capture_world(world, sending); // 6
             }
+            self.start_feeds(world);
             self.send_frames(world);
             self.send_inputs();
             let used = self.send_packets(sending); // 7, 8, 9
@@ -258,6 +262,7 @@ impl Peer {
             self.time.captured = self.time.tick;
             self.time.captures = (self.time.captures.1, self.publisher.history.now());
         }
+        self.captures.note(self.publisher.history.now(), self.time.tick, sending == Sending::Scheduled);
         let mut findings = Findings::default();
         let everything = matches!(self.role, Role::Host(_));
         let notify = if self.config.local_news && everything { self.notified() } else { 0 };
@@ -517,11 +522,13 @@ impl Peer {
         {
             guest.lease_requested = link.post_control(&Control::LeaseRequest);
         }
+        self.send_releases();
         let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {
             // a link that has just ended is reported by the next poll
             let _ = link.flush_messages(&mut **transport, now, interval);
+            let _ = link.flush_blobs(&mut **transport, now, interval);
         }
         while let Some(index) = self.links.iter().position(|l| l.is_too_slow(now)) {
             if self.is_host() {

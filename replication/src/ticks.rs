@@ -24,7 +24,7 @@ pub(crate) struct Ticks {
     pub(crate) open: bool,
     /// Whose step that was.
     pub(crate) line: Timeline,
-    /// Steps of other timelines that belong to the session's step before.
+    /// Steps of other timelines that belong to the session's step before, where one save holds all of them.
     pub(crate) with: VecDeque<(Timeline, Tick, bool)>,
     /// The tick that is due.
     pub(crate) due: Tick,

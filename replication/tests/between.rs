@@ -4,7 +4,7 @@
 
 use hecs::Entity;
 use proptest::prelude::*;
-use tidelock::checkpoint::DigestWriter;
+use tidelock::checkpoint::CheckpointWriter;
 use tidelock::interpolate::{angle, line, quat};
 use tidelock::netid::NetId;
 use tidelock::{Checkpoint, Interpolate, Replicate};
@@ -145,8 +145,8 @@ struct Mind {
 struct Box8([u8; 8], (), usize, char);
 
 fn digest<T: Checkpoint>(value: &T, names: &dyn Fn(Entity) -> Option<NetId>) -> u64 {
-    let mut writer = DigestWriter::new(names);
-    value.digest(&mut writer);
+    let mut writer = CheckpointWriter::for_digest(names);
+    value.write(&mut writer);
     writer.finish(0)
 }
 

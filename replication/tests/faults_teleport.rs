@@ -23,17 +23,20 @@ enum Variant {
     TwiceInOneTick,
     InTheSpawnTick,
     WithNewOwner,
+    /// A guest owns it, and the host takes it back in the tick of the teleport.
+    WithTakeBack,
     WithNewParent,
     /// The guest owns it and teleports it itself.
     ByItsOwner,
 }
 
-const VARIANTS: [Variant; 7] = [
+const VARIANTS: [Variant; 8] = [
     Variant::Plain,
     Variant::MarkLost,
     Variant::TwiceInOneTick,
     Variant::InTheSpawnTick,
     Variant::WithNewOwner,
+    Variant::WithTakeBack,
     Variant::WithNewParent,
     Variant::ByItsOwner,
 ];
@@ -89,7 +92,7 @@ impl Scene {
         let mut scene = Entity::DANGLING;
         let at = Position { x: 0.0, y: 1.0 };
         table.run(|seat, world, step| match (variant, seat) {
-            (Variant::ByItsOwner, 1) => scene = step.spawn(world, Player, (at,)).unwrap(),
+            (Variant::ByItsOwner | Variant::WithTakeBack, 1) => scene = step.spawn(world, Player, (at,)).unwrap(),
             (Variant::WithNewOwner, 0) => scene = step.spawn(world, Player, (at,)).unwrap(),
             (Variant::Plain | Variant::MarkLost | Variant::TwiceInOneTick | Variant::WithNewParent, 0) => {
                 scene = step.spawn(world, Crate, (at,)).unwrap();
@@ -98,6 +101,11 @@ impl Scene {
         });
         table.rest(REST);
         let mut scene = Self { table, entity: scene, net: NetId::default(), variant, moved: 0 };
+        if variant == Variant::WithTakeBack {
+            let guest = scene.table.seat(1);
+            let net = guest.peer.name_of(&guest.world, scene.entity).unwrap();
+            scene.entity = scene.table.seat(0).find(net).unwrap();
+        }
         if variant != Variant::InTheSpawnTick {
             scene.name();
         }
@@ -122,6 +130,9 @@ impl Scene {
         self.table.run(|seat, world, step| {
             if seat != mover {
                 return;
+            }
+            if variant == Variant::WithTakeBack {
+                step.peer().grant(world, entity, 0, PeerId::HOST).unwrap();
             }
             if variant == Variant::InTheSpawnTick {
                 entity = step.spawn(world, Crate, (Position { x: 0.0, y: 1.0 },)).unwrap();
@@ -195,7 +206,7 @@ fn play(seed: u64, variant: Variant) {
     for (i, film) in films.iter().enumerate() {
         let jumps = usize::from(variant != Variant::InTheSpawnTick);
         // what a guest simulates has two hops: a watcher is not told of what is lost on the first, and carries nothing on
-        let handed_over = matches!(variant, Variant::WithNewOwner | Variant::ByItsOwner);
+        let handed_over = matches!(variant, Variant::WithNewOwner | Variant::WithTakeBack | Variant::ByItsOwner);
         film.check(&format!("SEED={seed} {variant:?} seat {i}"), jumps, if handed_over { 0.35 } else { 0.15 });
     }
     assert_settles(&mut scene.table, 2);

@@ -18,6 +18,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use tidelock::layout::{FieldCode, LayoutBuilder, Meaning};
 use tidelock::netcore::bits::BitWriter;
+use tidelock::netcore::bulk::{Announce, Bulk};
 use tidelock::netcore::control::{Control, Digest, Hello, SchemaEntry, Verdict, Welcome, decode, encode};
 
 fn hex(bytes: &[u8]) -> String {
@@ -234,6 +235,24 @@ fn control_messages() -> Vec<Control> {
         Control::Verdict(Verdict { round: 4, differing: vec![1, 63] }),
         Control::Verdict(Verdict { round: 5, differing: Vec::new() }),
     ]
+}
+
+#[test]
+fn bulk() {
+    let messages = [
+        Bulk::Announce(Announce { topic: 3, id: 258, length: 16 << 20, digest: 0x1122_3344_5566_7788 }),
+        Bulk::Announce(Announce { topic: 0, id: 1, length: 0, digest: 0x2d06_8005_38d3_94c2 }),
+        Bulk::Piece { topic: 1, id: 7, offset: 300, bytes: b"ab" },
+        Bulk::Word { topic: 0, id: u32::MAX, bytes: 2 },
+    ];
+    let mut text = String::from("# messages of the lane of large things, one of every kind and more\n");
+    for message in messages {
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        assert_eq!(Bulk::read(&bytes), Ok(message));
+        writeln!(text, "# {message:?}\n{}", hex(&bytes)).unwrap();
+    }
+    pin("bulk.hex", &text);
 }
 
 #[test]

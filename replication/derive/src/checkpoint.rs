@@ -10,12 +10,15 @@ use syn::{Data, DataEnum, DeriveInput, Error, Fields, Ident, Index, Member, Path
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let k = crate_path(&input.attrs)?;
     no_generics(input)?;
-    let (save, digest, differ) = match &input.data {
+    let (save, write, read, differ) = match &input.data {
         Data::Struct(data) => {
             let access = names(&data.fields);
             let types: Vec<_> = data.fields.iter().map(|f| &f.ty).collect();
             let save = quote!(#(<#types as #k::checkpoint::Checkpoint>::save_into(&self.#access, &mut into.#access);)*);
-            let digest = quote!(#(<#types as #k::checkpoint::Checkpoint>::digest(&self.#access, digest);)*);
+            let write = quote!(#(<#types as #k::checkpoint::Checkpoint>::write(&self.#access, w);)*);
+            let read = quote! {
+                ::core::result::Result::Ok(Self { #(#access: <#types as #k::checkpoint::Checkpoint>::read(r)?),* })
+            };
             let names = access.iter().map(member_name);
             let differ = quote! {
                 #(if at.field(#names, |at| {
@@ -25,12 +28,12 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 })*
                 false
             };
-            (save, digest, differ)
+            (save, write, read, differ)
         }
         Data::Enum(data) if data.variants.is_empty() => {
             return Err(Error::new(input.ident.span(), "an enum without variants has no values"));
         }
-        Data::Enum(data) => variants(data, &k),
+        Data::Enum(data) => variants(&input.ident, data, &k),
         Data::Union(data) => return Err(Error::new(data.union_token.span(), "unions cannot be derived")),
     };
     let ident = &input.ident;
@@ -46,9 +49,16 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 #save
             }
             #[inline]
-            fn digest(&self, digest: &mut #k::checkpoint::DigestWriter<'_>) {
-                let _ = &digest;
-                #digest
+            fn write(&self, w: &mut #k::checkpoint::CheckpointWriter<'_>) {
+                let _ = &w;
+                #write
+            }
+            #[inline]
+            fn read(
+                r: &mut #k::checkpoint::CheckpointReader<'_>,
+            ) -> ::core::result::Result<Self, #k::checkpoint::CheckpointError> {
+                let _ = &r;
+                #read
             }
             fn differ(&self, other: &Self, at: &mut #k::checkpoint::Differ<'_>) -> bool {
                 let _ = (&other, &at);
@@ -58,13 +68,14 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// The bodies of `save_into`, `digest` and `differ` of an enum.
-fn variants(data: &DataEnum, k: &Path) -> (TokenStream, TokenStream, TokenStream) {
-    let (mut saves, mut digests, mut differs) = (Vec::new(), Vec::new(), Vec::new());
+/// The bodies of `save_into`, `write`, `read` and `differ` of an enum.
+fn variants(name: &Ident, data: &DataEnum, k: &Path) -> (TokenStream, TokenStream, TokenStream, TokenStream) {
+    let (mut saves, mut writes, mut reads, mut differs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (i, v) in data.variants.iter().enumerate() {
         let arms = variant(i as u32, &v.ident, &v.fields, k);
         saves.push(arms.save);
-        digests.push(arms.digest);
+        writes.push(arms.write);
+        reads.push(arms.read);
         differs.push(arms.differ);
     }
     let idents = data.variants.iter().map(|v| &v.ident);
@@ -86,7 +97,14 @@ fn variants(data: &DataEnum, k: &Path) -> (TokenStream, TokenStream, TokenStream
             }
         }
     };
-    (save, quote!(match self { #(#digests)* }), differ)
+    let name = name.to_string();
+    let read = quote! {
+        match r.variant()? {
+            #(#reads)*
+            _ => ::core::result::Result::Err(#k::checkpoint::CheckpointError::OutOfRange(#name)),
+        }
+    };
+    (save, quote!(match self { #(#writes)* }), read, differ)
 }
 
 fn names(fields: &Fields) -> Vec<Member> {
@@ -116,7 +134,8 @@ fn member_name(member: &Member) -> String {
 /// A variant's arms in the functions.
 struct Arms {
     save: TokenStream,
-    digest: TokenStream,
+    write: TokenStream,
+    read: TokenStream,
     differ: TokenStream,
 }
 
@@ -130,11 +149,14 @@ fn variant(index: u32, ident: &Ident, fields: &Fields, k: &Path) -> Arms {
             #(#k::checkpoint::Checkpoint::save_into(#from, #to);)*
         }
     };
-    let digest = quote! {
+    let write = quote! {
         Self::#ident { #(#access: #from),* } => {
-            digest.variant(#index);
-            #(#k::checkpoint::Checkpoint::digest(#from, digest);)*
+            w.variant(#index);
+            #(#k::checkpoint::Checkpoint::write(#from, w);)*
         }
+    };
+    let read = quote! {
+        #index => ::core::result::Result::Ok(Self::#ident { #(#access: #k::checkpoint::Checkpoint::read(r)?),* }),
     };
     let names = access.iter().map(|m| format!("{ident}.{}", member_name(m)));
     let differ = quote! {
@@ -145,5 +167,5 @@ fn variant(index: u32, ident: &Ident, fields: &Fields, k: &Path) -> Arms {
             false
         }
     };
-    Arms { save, digest, differ }
+    Arms { save, write, read, differ }
 }

@@ -1,7 +1,7 @@
 //! Frames between peers: sealing at the host, packets down and confirmations up, and what a game sees of seats.
 
 use super::Side;
-use super::feed::{Behind, FrameFeed, Pace};
+use super::feed::{Behind, Pace};
 use super::frame::{Origin, Seat};
 use super::intake::Taken;
 use super::sealer::Present;
@@ -56,12 +56,6 @@ impl Peer {
         }
     }
 
-    /// Host: a guest has come, and gets the frames from the next one on.
-    pub(crate) fn feed_from_next(&self) -> Option<Box<FrameFeed>> {
-        let frames = self.frames.as_ref()?;
-        Some(Box::new(FrameFeed::from(frames.newest().unwrap_or(self.time.step).plus(1))))
-    }
-
     /// Host: is anything of a peer left in frames?
     pub(crate) fn is_in_frames(&self, peer: PeerId) -> bool {
         let side = self.frames.as_ref().map(|frames| &frames.side);
@@ -77,13 +71,17 @@ impl Peer {
         let mut behind: SmallVec<[PeerId; 4]> = SmallVec::new();
         for index in 0..self.links.len() {
             if self.feed_guest(index, &mut *transport) == Err(Behind) {
+                self.links[index].unwelcome = Some(DisconnectReason::TooSlow);
+            }
+            if self.links[index].unwelcome.is_some() {
                 behind.push(self.links[index].peer);
             }
         }
         self.transport = Some(transport);
         for peer in behind {
             if let Some(index) = self.links.iter().position(|link| link.peer == peer) {
-                self.remove_guest(world, index, DisconnectReason::TooSlow, true);
+                let reason = self.links[index].unwelcome.take().unwrap_or(DisconnectReason::TooSlow);
+                self.remove_guest(world, index, reason, true);
             }
         }
         let needed = self.links.iter().filter_map(|link| link.feed.as_ref().map(|feed| feed.next())).min();
@@ -264,12 +262,12 @@ impl Step<'_> {
     /// frame is not known yet.
     #[must_use]
     pub fn seat(&self, peer: PeerId) -> Option<Seat> {
-        self.at_peer().frames.as_ref()?.sealed(self.tick())?.seat(peer)
+        self.at_peer().frame_of_step()?.seat(peer)
     }
 
     /// All seats in this step, by peer. The seat of somebody who has left stays, with a CPU, until another needs the place.
     pub fn seats(&self) -> impl Iterator<Item = (PeerId, Seat)> {
-        let frame = self.at_peer().frames.as_ref().and_then(|frames| frames.sealed(self.tick()));
+        let frame = self.at_peer().frame_of_step();
         let seats = frame.into_iter().flat_map(|frame| &frame.seats);
         seats.map(|seat| (seat.peer, if seat.cpu { Seat::Cpu } else { Seat::Person }))
     }

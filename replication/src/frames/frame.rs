@@ -1,8 +1,7 @@
 //! A frame: what a tick of the session is simulated from, on every peer that simulates it.
 
-use crate::input::{Input, InputEntry, Source, restore};
+use crate::input::InputEntry;
 use crate::peer_id::PeerId;
-use crate::replicate::Replicate;
 use std::ops::Range;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
@@ -45,6 +44,14 @@ impl SeatState {
     pub(crate) fn fresh(peer: PeerId) -> Self {
         Self { peer, cpu: false, origin: Origin::Absent, age: 0, orders: 0 }
     }
+}
+
+/// What a seat comes to for a step that every peer computes: who plays, and its input with the one before it, unless it is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effect<'a> {
+    pub(crate) peer: PeerId,
+    pub(crate) cpu: bool,
+    pub(crate) words: Option<(&'a [u32], &'a [u32])>,
 }
 
 /// An order in a frame.
@@ -224,17 +231,15 @@ impl Frame {
         (self.seats[at].origin != Origin::Absent).then(|| self.last(at))
     }
 
-    /// The same as the game is given it. `local`: who asks.
-    pub(crate) fn input<I: Replicate + Default>(&self, peer: PeerId, local: PeerId) -> Option<Input<I>> {
-        let of = |words: &[u32]| restore::<I>(words).unwrap_or_default();
-        let at = self.find(peer).ok()?;
-        let state = &self.seats[at];
-        let (value, before) = (of(self.last(at)), of(self.before(at)));
-        Some(match state.origin {
-            Origin::Arrived => Input { value, before, source: if peer == local { Source::Own } else { Source::Arrived } },
-            Origin::Repeated => Input { value, before, source: Source::Repeated(state.age) },
-            Origin::Absent => Input { value: I::default(), before, source: Source::Absent },
-        })
+    /// What a seat comes to for a step.
+    pub(crate) fn effect(&self, at: usize) -> Effect<'_> {
+        let seat = &self.seats[at];
+        let words = match seat.origin {
+            Origin::Arrived => Some((self.last(at), self.before(at))),
+            Origin::Repeated => Some((self.last(at), self.last(at))),
+            Origin::Absent => None,
+        };
+        Effect { peer: seat.peer, cpu: seat.cpu, words }
     }
 
     /// Steps of lockstep in this tick.

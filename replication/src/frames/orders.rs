@@ -215,9 +215,9 @@ impl Step<'_> {
     pub fn orders<O: Replicate>(&self, world: &World) -> Result<impl Iterator<Item = (PeerId, O)>, UsageError> {
         let at = self.at_peer();
         let index = at.order_index::<O>()? as u8;
-        let frame = at.frames.as_ref().and_then(|frames| frames.sealed(self.tick()));
         let resolve = |net| at.entity_of(net).filter(|entity: &Entity| world.contains(*entity));
-        Ok(frame
+        Ok(at
+            .orders_of_step()
             .into_iter()
             .flat_map(|frame| frame.orders())
             .filter(move |(_, o, _)| o.entry == index)

@@ -163,8 +163,11 @@ impl Sealer {
         }
         let mut frame = self.open(tick, schema);
         self.set_seats(&mut frame, present, schema);
-        self.seal_orders(&mut frame, schema);
         frame.run = Some(self.run.next());
+        // an order takes effect in a step, so it waits for a frame that stands for one
+        if frame.steps() > 0 {
+            self.seal_orders(&mut frame, schema);
+        }
         frame.digest = std::mem::take(&mut self.digest);
         self.close(frame, schema);
     }

@@ -1,6 +1,6 @@
 //! A host's buffer of one guest's inputs.
 
-use super::{InputReport, Source, due_nanos};
+use super::{InputReport, Source, drawn, due_nanos};
 use std::time::Duration;
 use tidelock_netcore::input::{EARLINESS_MICROS, Feedback, InputHead};
 use tidelock_netcore::limits;
@@ -49,6 +49,10 @@ pub(crate) struct InputBuffer {
     ticks: Vec<Option<Tick>>,
     /// By slot: the input.
     ring: Vec<u32>,
+    /// By slot: how far behind its tick the guest drew, see [`drawn`].
+    drawn: Vec<u32>,
+    /// The same of the input that is used now.
+    behind: u32,
     /// The newest tick whose input arrived.
     newest: Option<Tick>,
     /// The input that was folded in last, and the one before it.
@@ -69,6 +73,8 @@ impl InputBuffer {
             words: default.len(),
             ticks: Vec::new(),
             ring: Vec::new(),
+            drawn: Vec::new(),
+            behind: drawn::UNTOLD,
             newest: None,
             value: default.to_vec(),
             before: default.to_vec(),
@@ -79,8 +85,9 @@ impl InputBuffer {
         }
     }
 
-    /// Takes a packet's inputs, the oldest first. Those outside of what can still be used are counted and change nothing.
-    pub(crate) fn take(&mut self, head: InputHead, inputs: &[u32], at: Moment) {
+    /// Takes a packet's inputs, the oldest first, and what was drawn then, if that is told. Those outside of what can still be used
+    /// are counted and change nothing.
+    pub(crate) fn take(&mut self, head: InputHead, inputs: &[u32], drawn: &[u32], at: Moment) {
         debug_assert_eq!(inputs.len(), self.words * (head.before as usize + 1));
         if head.newest > at.tick().max(at.ran).plus(limits::INPUT_AHEAD) {
             self.report.useless += 1;
@@ -89,6 +96,7 @@ impl InputBuffer {
         if self.ticks.is_empty() {
             self.ticks = vec![None; SLOTS];
             self.ring = vec![0; SLOTS * self.words];
+            self.drawn = vec![drawn::UNTOLD; SLOTS];
         }
         let known = self.newest;
         let mut oldest = None;
@@ -99,7 +107,8 @@ impl InputBuffer {
                 self.report.late += u64::from(tick <= at.ran);
             }
             if tick > at.closed() && tick.since(at.closed()) <= limits::INPUT_AHEAD {
-                self.put(tick, &inputs[i * self.words..(i + 1) * self.words]);
+                let behind = drawn.get(i).copied().unwrap_or(drawn::UNTOLD);
+                self.put(tick, &inputs[i * self.words..(i + 1) * self.words], behind);
             }
         }
         // a host that stood still cannot say what would have been in time
@@ -111,10 +120,11 @@ impl InputBuffer {
     }
 
     /// The first word counts: what a guest says of a tick cannot be changed afterwards.
-    fn put(&mut self, tick: Tick, input: &[u32]) {
+    fn put(&mut self, tick: Tick, input: &[u32], behind: u32) {
         let slot = tick.0 as usize % SLOTS;
         if self.ticks[slot] != Some(tick) {
             self.ticks[slot] = Some(tick);
+            self.drawn[slot] = behind;
             self.ring[slot * self.words..(slot + 1) * self.words].copy_from_slice(input);
         }
     }
@@ -125,6 +135,7 @@ impl InputBuffer {
         if self.ticks.get(slot).copied().flatten() == Some(tick) {
             std::mem::swap(&mut self.before, &mut self.value);
             self.value.copy_from_slice(&self.ring[slot * self.words..(slot + 1) * self.words]);
+            self.behind = self.drawn[slot];
             self.source = Source::Arrived;
             self.report.folded = Some(tick);
             return;
@@ -146,6 +157,11 @@ impl InputBuffer {
             Source::Repeated(_) => (Some(&self.value), &self.value, self.source),
             Source::Arrived | Source::Own => (Some(&self.value), &self.before, self.source),
         }
+    }
+
+    /// How far behind the tick the guest draws, in units of [`drawn`]: as it said of that tick, or of the one that is repeated.
+    pub(crate) fn behind(&self) -> Option<u32> {
+        (self.source != Source::Absent && self.behind != drawn::UNTOLD).then_some(self.behind)
     }
 
     /// What is to be told to the guest, if there is anything new.

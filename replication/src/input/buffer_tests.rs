@@ -16,7 +16,7 @@ fn at(ran: u64) -> Moment {
 
 fn take(buffer: &mut InputBuffer, oldest: u64, newest: u64, ran: u64) {
     let (head, inputs) = packet(oldest, newest);
-    buffer.take(head, &inputs, at(ran));
+    buffer.take(head, &inputs, &[], at(ran));
 }
 
 fn fold(buffer: &mut InputBuffer, tick: u64) -> (Source, u32) {
@@ -62,7 +62,7 @@ fn earliness_is_that_of_the_latest_within_the_size_of_a_hole() {
     assert_eq!(buffer.report().earliness, Some(-5_000));
     // frames longer than ticks: tick 51 is due since 40 ms, and has not been run
     let (head, inputs) = packet(51, 61);
-    buffer.take(head, &inputs, Moment { time: Duration::from_millis(550), ..at(60) });
+    buffer.take(head, &inputs, &[], Moment { time: Duration::from_millis(550), ..at(60) });
     assert_eq!(buffer.feedback().and_then(|f| f.earliness), Some(240), "61 is due at 610 ms: 60 ms early, and the first after");
 }
 
@@ -85,7 +85,7 @@ fn a_host_that_stood_still_does_not_call_anything_late_or_early() {
     let stood = Moment { time: Duration::from_millis(3_105), ..at(10) };
     for newest in 13..=320 {
         let (head, inputs) = packet(newest.max(30) - 20, newest);
-        buffer.take(head, &inputs, stood);
+        buffer.take(head, &inputs, &[], stood);
     }
     assert_eq!(buffer.feedback(), None, "no word on earliness");
     assert_eq!(fold(&mut buffer, 303), (Source::Arrived, 303), "what may still be run was kept");
@@ -104,7 +104,7 @@ proptest! {
             let head = InputHead { newest: Tick(newest), before };
             // whatever a packet says of a tick, the first word counts
             let inputs: Vec<u32> = (oldest..=newest).map(|n| (n * 7 + before) as u32).collect();
-            buffer.take(head, &inputs, at(ran));
+            buffer.take(head, &inputs, &[], at(ran));
             for (i, tick) in (oldest..=newest).enumerate() {
                 if tick > ran { came.entry(tick).or_insert(inputs[i]); }
             }

@@ -41,6 +41,7 @@ pub(crate) struct Inputs {
     missed: u64,
     /// The inputs of a packet in the reading, and a packet in the making.
     words: Vec<u32>,
+    behind: Vec<u32>,
     packet: BitWriter,
     bytes: Vec<u8>,
 }
@@ -57,6 +58,7 @@ impl Inputs {
             told: 0,
             missed: 0,
             words: Vec::new(),
+            behind: Vec::new(),
             packet: BitWriter::new(),
             bytes: Vec::new(),
         }))
@@ -65,6 +67,11 @@ impl Inputs {
     /// What this peer does in the tick that is run.
     pub(crate) fn own_words(&self) -> &[u32] {
         &self.own.value
+    }
+
+    /// What this peer did in a tick that was run lately.
+    pub(crate) fn words_at(&self, tick: Tick) -> &[u32] {
+        self.own.at(tick).0
     }
 
     /// How far the label of a sample is behind the tick that is run: the lead in whole ticks, so that a sample belongs to the moment
@@ -166,11 +173,12 @@ impl Peer {
         let step = self.time.step;
         let ahead = self.ahead();
         let rate = self.config.tick_rate;
+        let behind = self.behind(step);
         let (Some(inputs), Some(entry)) = (&mut self.inputs, &self.schema.input) else { return step };
         inputs.own.fold(step);
         match (&self.role, ahead) {
             (Role::Guest(_), Some(ahead)) => {
-                inputs.own.log(step, ahead);
+                inputs.own.log(step, ahead, behind);
                 inputs.follow(ahead, rate);
             }
             _ => {
@@ -203,7 +211,9 @@ impl Peer {
         let at = Moment { ran: self.time.step, time: self.time.session.unwrap_or_default(), rate };
         let head = UpHead::read(r, session_ticks(at.time, rate).0).map_err(malformed)?;
         match (head.inputs, &mut self.inputs, &self.schema.input) {
-            (Some(inputs), Some(own), Some(entry)) => own::read(entry, inputs, r, &mut own.words).map_err(malformed)?,
+            (Some(inputs), Some(own), Some(entry)) => {
+                own::read(entry, inputs, r, &mut own.words, &mut own.behind).map_err(malformed)?
+            }
             (Some(_), ..) => return Err(NO_INPUT),
             (None, ..) => r.clone().finish().map_err(malformed)?,
         }
@@ -212,7 +222,12 @@ impl Peer {
         }
         let link = &mut self.links[index];
         if let (Some(head), Some(inputs), Some(entry)) = (head.inputs, &self.inputs, &self.schema.input) {
-            link.inputs.get_or_insert_with(|| Box::new(InputBuffer::new(&entry.default))).take(head, &inputs.words, at);
+            link.inputs.get_or_insert_with(|| Box::new(InputBuffer::new(&entry.default))).take(
+                head,
+                &inputs.words,
+                &inputs.behind,
+                at,
+            );
         }
         link.last_heard = now;
         Ok(())
@@ -310,9 +325,8 @@ impl Step<'_> {
         let of = |words: &[u32]| restore::<I>(words).unwrap_or_default();
         let at = self.at_peer();
         at.is_input::<I>()?;
-        let frame = at.frames.as_ref().filter(|_| self.timeline() != Timeline::Session);
-        if let Some(frame) = frame.and_then(|frames| frames.sealed(self.tick())) {
-            return frame.input(peer, at.local).ok_or(UsageError::NoSuchPeer);
+        if self.timeline() != Timeline::Session {
+            return at.computed_input(peer).ok_or(UsageError::NoSuchPeer);
         }
         if peer == at.local {
             let own = at.inputs.as_ref().map(|inputs| &inputs.own).ok_or(UsageError::NoSuchPeer)?;

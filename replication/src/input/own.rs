@@ -1,6 +1,6 @@
 //! A peer's own input, and at a guest those that the host has not confirmed.
 
-use super::InputEntry;
+use super::{InputEntry, drawn};
 use std::collections::VecDeque;
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
 use tidelock_netcore::input::{InputHead, UpHead};
@@ -26,6 +26,8 @@ struct Logged {
     words: Vec<u32>,
     /// By how many nanoseconds the tick was run ahead of the session.
     ahead: i64,
+    /// How far behind the tick is what was drawn then: see [`drawn`].
+    behind: u32,
 }
 
 impl OwnInput {
@@ -61,7 +63,7 @@ impl OwnInput {
 
     /// Notes the input of the tick that is run, to be sent. Ticks that were skipped had none, and neither have those before them any
     /// more that are not sent yet: a packet holds ticks in a row.
-    pub(crate) fn log(&mut self, tick: Tick, ahead: i64) {
+    pub(crate) fn log(&mut self, tick: Tick, ahead: i64, behind: u32) {
         if tick != self.newest.plus(1) {
             self.log.clear();
         }
@@ -69,7 +71,7 @@ impl OwnInput {
         let mut words = used.map(|logged| logged.words).unwrap_or_default();
         words.clear();
         words.extend_from_slice(&self.value);
-        self.log.push_back(Logged { words, ahead });
+        self.log.push_back(Logged { words, ahead, behind });
         self.newest = tick;
     }
 
@@ -119,11 +121,19 @@ impl OwnInput {
             }
             before = input;
         }
+        drawn::write(self.log.iter().skip(self.log.len() - count).map(|logged| logged.behind), w);
     }
 }
 
-/// Reads the inputs of a packet after its head into `words`, the oldest first; the whole packet, or nothing of it is of use.
-pub(crate) fn read(entry: &InputEntry, head: InputHead, r: &mut BitReader<'_>, words: &mut Vec<u32>) -> Result<(), BitError> {
+/// Reads the inputs of a packet after its head into `words`, and what was drawn in their ticks into `behind`, the oldest first; the
+/// whole packet, or nothing of it is of use.
+pub(crate) fn read(
+    entry: &InputEntry,
+    head: InputHead,
+    r: &mut BitReader<'_>,
+    words: &mut Vec<u32>,
+    behind: &mut Vec<u32>,
+) -> Result<(), BitError> {
     let stride = entry.layout.words();
     words.clear();
     words.resize(stride * (head.before as usize + 1), 0);
@@ -141,6 +151,7 @@ pub(crate) fn read(entry: &InputEntry, head: InputHead, r: &mut BitReader<'_>, w
         }
         (before, rest) = (input, after);
     }
+    drawn::read(head.before as usize + 1, r, behind)?;
     r.clone().finish()
 }
 

@@ -19,7 +19,7 @@ fn entry() -> InputEntry {
 fn put(own: &mut OwnInput, tick: u64, x: i32, presses: u32) {
     own.latched = vec![(100 + x) as u32, presses];
     own.fold(Tick(tick));
-    own.log(Tick(tick), tick as i64);
+    own.log(Tick(tick), tick as i64, drawn::UNTOLD);
 }
 
 /// What a packet says: ticks, and x in hundredths and presses of each.
@@ -30,7 +30,7 @@ fn told(own: &OwnInput, limit: usize) -> Vec<(u64, u32, u32)> {
     let mut r = BitReader::new(&bytes);
     assert_eq!(PacketKind::read(&mut r), Ok(PacketKind::Input));
     let head = UpHead::read(&mut r, own.newest()).unwrap().inputs.unwrap();
-    read(&entry, head, &mut r, &mut words).unwrap();
+    read(&entry, head, &mut r, &mut words, &mut Vec::new()).unwrap();
     words.chunks(2).zip(head.oldest().0..).map(|(input, tick)| (tick, input[0], input[1])).collect()
 }
 
@@ -43,7 +43,7 @@ fn three_ticks_byte_for_byte() {
     put(&mut own, 301, 25, 1);
     let mut w = BitWriter::new();
     own.write(&entry(), None, 8000, &mut w);
-    assert_eq!(w.len(), 27 + 16 + 1 + 1 + 9 + 3);
+    assert_eq!(w.len(), 27 + 16 + 1 + 1 + 9 + 3 + 1);
     let hex: Vec<_> = w.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex.join(" "), "b3 25 40 20 03 68 08 01");
     assert_eq!(told(&own, 8000), [(299, 100, 0), (300, 100, 0), (301, 125, 1)]);
@@ -91,7 +91,7 @@ fn a_packet_that_is_cut_or_goes_on_or_holds_what_no_input_is_counts_as_nothing()
         let mut r = BitReader::new(bytes);
         PacketKind::read(&mut r)?;
         let head = UpHead::read(&mut r, Tick(9))?.inputs.unwrap();
-        read(&entry, head, &mut r, &mut words)
+        read(&entry, head, &mut r, &mut words, &mut Vec::new())
     };
     assert_eq!(parse(&bytes), Ok(()));
     for cut in 0..bytes.len() {
@@ -110,7 +110,7 @@ proptest! {
     fn random_bytes_never_panic_and_take_no_more_than_a_window(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let (mut r, mut words) = (BitReader::new(&bytes), Vec::new());
         if let Ok(UpHead { inputs: Some(head), .. }) = UpHead::read(&mut r, Tick(1000)) {
-            let _ = read(&entry(), head, &mut r, &mut words);
+            let _ = read(&entry(), head, &mut r, &mut words, &mut Vec::new());
         }
         prop_assert!(words.len() <= 2 * limits::INPUT_WINDOW);
     }

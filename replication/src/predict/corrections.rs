@@ -1,6 +1,7 @@
 //! Why a prediction was taken back: an account of each correction.
 
 use crate::netid::NetId;
+use crate::peer_id::PeerId;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -18,6 +19,9 @@ pub enum Cause {
     Refused,
     /// The host did not despawn what this peer had despawned for itself.
     Revived,
+    /// On the rollback timeline: that peer's input, or who plays in its seat, was not what had been guessed. If it is this peer's own,
+    /// it reached the host late.
+    Input(PeerId),
 }
 
 /// What a prediction was corrected by.
@@ -52,6 +56,14 @@ impl fmt::Display for Correction {
             Cause::Other => "the host came to another value",
             Cause::Refused => "the host did not spawn it",
             Cause::Revived => "the host did not despawn it",
+            Cause::Input(peer) => {
+                let (guess, is) = (&self.predicted, &self.authoritative);
+                return write!(
+                    f,
+                    "tick {}: the input of {peer} was {guess:?}, is {is:?}; {} ticks run again",
+                    self.tick.0, self.depth
+                );
+            }
         };
         write!(f, "tick {}: entity {}", self.tick.0, self.net)?;
         if !self.component.is_empty() {

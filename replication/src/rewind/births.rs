@@ -151,7 +151,7 @@ impl Peer {
             _ => return Err(UsageError::NotAllowed("despawn it in a step of another timeline than its kind's")),
         }
         let keeper = self.keeper(kind).filter(|_| rewound);
-        let Some(saves) = keeper.and_then(|line| self.saves[line].as_mut()) else {
+        let Some(saves) = keeper.and_then(|line| self.saves[line].as_mut()).filter(|saves| !saves.on_request) else {
             return self.despawn_now(world, entity, slot);
         };
         let parked = saves.limbo.park(world, entity, net, self.time.ran);

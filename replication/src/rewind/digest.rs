@@ -3,7 +3,7 @@
 //! The digest of a component is the wrapping sum of a keyed hash per row, so that neither archetypes nor rows matter. A sum
 //! rather than an exclusive or, in which equal pairs would cancel out. Against accidents, not against malice.
 
-use crate::checkpoint::{Differ, DigestWriter};
+use crate::checkpoint::{CheckpointWriter, Differ};
 use crate::column::NameOf;
 use crate::netid::NetId;
 use crate::rewind::saves::{Save, Watched};
@@ -23,6 +23,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) save: &'a Save,
     pub(crate) names: NameOf<'a>,
     pub(crate) session: u64,
+    /// Bit k: entities of kind k are looked at. Resources always are.
+    pub(crate) kinds: u64,
 }
 
 /// Where two saves differ.
@@ -43,14 +45,13 @@ impl Reading<'_> {
 
     /// All of them in one number.
     pub(crate) fn digest(&self) -> u64 {
-        let mut hasher = Xxh3::with_seed(self.session);
-        hasher.update(&(self.save.structure.count() as u64).to_le_bytes());
-        let names = std::iter::once("").chain(self.schema.kept.iter().map(|k| k.name.as_str()));
-        for (name, sum) in names.zip(self.sums()) {
-            hasher.update(name.as_bytes());
-            hasher.update(&sum.to_le_bytes());
-        }
-        hasher.digest()
+        let tables = self.watched.iter().enumerate().filter(|(_, watched)| self.looks_at(watched));
+        let count = tables.map(|(index, _)| self.save.structure.table(index).marks.len()).sum();
+        sum_up(self.schema, self.session, count, &self.sums())
+    }
+
+    fn looks_at(&self, watched: &Watched) -> bool {
+        watched.kind.is_none_or(|kind| self.kinds >> kind & 1 != 0)
     }
 
     fn classes(&self, part: usize) -> [u64; CLASSES] {
@@ -64,15 +65,13 @@ impl Reading<'_> {
 
     /// Every row that has the part, with its hash.
     fn each(&self, part: usize, take: &mut dyn FnMut(Row, u64)) {
-        let salt = mix(self.session, part as u64);
-        let key = |net: NetId| mix(net.0, salt);
-        let mut writer = DigestWriter::new(self.names);
-        for (index, watched) in self.watched.iter().enumerate() {
+        let key = key(self.session, part);
+        let mut writer = CheckpointWriter::for_digest(self.names);
+        for (index, watched) in self.watched.iter().enumerate().filter(|(_, watched)| self.looks_at(watched)) {
             let marks = &self.save.structure.table(index).marks;
             if part == 0 {
-                let kind = watched.kind.map_or(u64::MAX, |kind| kind as u64).to_le_bytes();
                 let rows = marks.iter().enumerate();
-                rows.for_each(|(row, m)| take(Row::new(*m, index, row), xxh3_64_with_seed(&kind, key(m.net))));
+                rows.for_each(|(row, m)| take(Row::new(*m, index, row), presence(watched.kind, key(m.net))));
             } else if !marks.is_empty()
                 && watched.mask >> (part - 1) & 1 != 0
                 && let Some(column) = self.save.column(index, part - 1)
@@ -150,6 +149,29 @@ impl Reading<'_> {
         let (field, mine, others) = at.into_parts();
         (field, (mine, others))
     }
+}
+
+/// Under which key a row's part is hashed.
+pub(super) fn key(session: u64, part: usize) -> impl Fn(NetId) -> u64 {
+    let salt = mix(session, part as u64);
+    move |net| mix(net.0, salt)
+}
+
+/// The hash of an entity's being there. Without a kind: the resources.
+pub(super) fn presence(kind: Option<usize>, key: u64) -> u64 {
+    xxh3_64_with_seed(&kind.map_or(u64::MAX, |kind| kind as u64).to_le_bytes(), key)
+}
+
+/// The sums of presence and of each component in one number.
+pub(super) fn sum_up(schema: &Inner, session: u64, count: usize, sums: &[u64]) -> u64 {
+    let mut hasher = Xxh3::with_seed(session);
+    hasher.update(&(count as u64).to_le_bytes());
+    let names = std::iter::once("").chain(schema.kept.iter().map(|k| k.name.as_str()));
+    for (name, sum) in names.zip(sums) {
+        hasher.update(name.as_bytes());
+        hasher.update(&sum.to_le_bytes());
+    }
+    hasher.digest()
 }
 
 fn class(net: NetId) -> usize {

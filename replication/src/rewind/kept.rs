@@ -1,7 +1,7 @@
 //! One kind of value that is saved and restored, behind a common face. Erasure is done per column, like that of what travels:
 //! going row by row through a query costs six times as much.
 
-use crate::checkpoint::{Checkpoint, Differ, DigestWriter};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, CheckpointWriter, Differ};
 use crate::netid::NetId;
 use crate::policy::Timeline;
 use crate::rewind::structure::Rewound;
@@ -17,6 +17,8 @@ pub(crate) struct KeptEntry {
     pub(crate) kept: Box<dyn Kept>,
     /// Of a resource: puts its first value on the entity that carries all of them.
     pub(crate) first: Option<fn(&mut EntityBuilder)>,
+    /// It does not travel: it has no other entry in the schema.
+    pub(crate) only: bool,
     /// Of a resource: whose steps reach it.
     pub(crate) line: Timeline,
 }
@@ -43,10 +45,13 @@ pub(crate) trait Values: Send + Sync {
         &self,
         marks: &[Rewound],
         key: &dyn Fn(NetId) -> u64,
-        writer: &mut DigestWriter<'_>,
+        writer: &mut CheckpointWriter<'_>,
         each: &mut dyn FnMut(usize, u64),
     );
     fn differ(&self, row: usize, other: &dyn Values, other_row: usize, at: &mut Differ<'_>) -> bool;
+    fn write(&self, row: usize, w: &mut CheckpointWriter<'_>);
+    /// Reads so many rows, in place of those that there are.
+    fn read(&mut self, rows: usize, r: &mut CheckpointReader<'_>) -> Result<(), CheckpointError>;
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -124,17 +129,30 @@ impl<C: Component + Checkpoint> Values for Column<C> {
         &self,
         marks: &[Rewound],
         key: &dyn Fn(NetId) -> u64,
-        writer: &mut DigestWriter<'_>,
+        writer: &mut CheckpointWriter<'_>,
         each: &mut dyn FnMut(usize, u64),
     ) {
         for (row, (mark, value)) in marks.iter().zip(&self.0).enumerate() {
-            value.digest(writer);
+            value.write(writer);
             each(row, writer.finish(key(mark.net)));
         }
     }
 
     fn differ(&self, row: usize, other: &dyn Values, other_row: usize, at: &mut Differ<'_>) -> bool {
         self.0[row].differ(&typed::<C>(other)[other_row], at)
+    }
+
+    fn write(&self, row: usize, w: &mut CheckpointWriter<'_>) {
+        self.0[row].write(w);
+    }
+
+    fn read(&mut self, rows: usize, r: &mut CheckpointReader<'_>) -> Result<(), CheckpointError> {
+        r.allocate(rows, size_of::<C>())?;
+        self.0.clear();
+        for _ in 0..rows {
+            self.0.push(C::read(r)?);
+        }
+        Ok(())
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -58,7 +58,7 @@ impl Peer {
         (self.schema.kinds[kind].mark)(world, entity);
         let slot = self.entities.insert(world, record.net, entity, kind);
         if let Some(loaded) = self.entities.get_mut(slot) {
-            (loaded.owners, loaded.cut, loaded.key) = (record.owners, record.cut, record.key);
+            loaded.set_tag(record.tag());
             (loaded.shown, loaded.rewound) = (true, true);
         }
         self.refresh_authority(world, slot);

@@ -2,6 +2,7 @@
 //! world's archetypes are known.
 
 use crate::block::bits;
+use crate::entities::Tag;
 use crate::netid::NetId;
 use crate::policy::Timeline;
 use crate::rewind::RewindError;
@@ -43,6 +44,7 @@ pub(crate) struct Grave {
     pub(crate) net: NetId,
     pub(crate) entity: Entity,
     pub(crate) tick: Tick,
+    pub(crate) tag: Tag,
 }
 
 /// All that a peer needs to go back.
@@ -52,6 +54,8 @@ pub(crate) struct Saves {
     pub(crate) depth: usize,
     /// Whose ticks they are.
     pub(crate) line: Timeline,
+    /// No tick is saved by itself: copies are made when somebody asks for one. Then nothing can be taken back.
+    pub(crate) on_request: bool,
     /// The kinds whose entities are kept, as bits; all of them, whatever timeline they live by, for a check of determinism.
     pub(crate) kinds: u64,
     pub(crate) limbo: Limbo,
@@ -81,6 +85,7 @@ impl Saves {
             depth,
             line,
             kinds,
+            on_request: false,
             limbo: Limbo::default(),
             graves: Vec::new(),
             ended: Vec::new(),
@@ -125,6 +130,13 @@ impl Saves {
             _ if self.get(tick).is_none() => Err(RewindError::NotSaved(tick)),
             _ => Ok(()),
         }
+    }
+
+    /// Another history goes on from here: nothing of the one before counts.
+    pub(super) fn start_over(&mut self) {
+        self.forget();
+        self.graves.clear();
+        self.confirmed = None;
     }
 
     /// No restore may go to `tick` or before any more.

@@ -26,10 +26,6 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    pub(crate) fn count(&self) -> usize {
-        self.tables.iter().map(|t| t.marks.len()).sum()
-    }
-
     pub(crate) fn table(&self, index: usize) -> &Table {
         const NONE: &Table = &Table { ids: Vec::new(), marks: Vec::new() };
         self.tables.get(index).unwrap_or(NONE)

@@ -9,6 +9,7 @@ use crate::{Checkpoint, Replicate, Simulated};
 
 mod determinism;
 mod pitfalls;
+mod snapshots;
 mod three_peers;
 
 #[derive(Clone, Copy, Debug, PartialEq, Default, Replicate, Checkpoint)]

@@ -52,6 +52,7 @@ pub(super) fn add_grids(components: &mut Vec<ComponentEntry>, kinds: &mut [KindE
             digest: column.layout().digest(&entry.name),
             column,
             interpolate: false,
+            reckoned: false,
             checkpoint: false,
             parent: false,
             notify: false,
@@ -120,6 +121,11 @@ pub(super) fn check_resources(components: &[ComponentEntry], kept: &[KeptEntry],
     let resources = || kept.iter().filter(|k| k.first.is_some());
     let room = limits::COMPONENTS.saturating_sub(components.len());
     check("resource", resources().map(|r| (r.name.as_str(), r.type_id)), room, mistakes);
+    let only = || kept.iter().filter(|k| k.first.is_none() && k.only);
+    check("checkpoint", only().map(|k| (k.name.as_str(), k.type_id)), room, mistakes);
+    for kept in only().filter(|k| components.iter().any(|c| c.type_id == k.type_id)) {
+        mistakes.push(SchemaMistake::TypeTwice { sort: "checkpoint", name: kept.name.clone() });
+    }
     for resource in resources().filter(|r| components.iter().any(|c| c.type_id == r.type_id)) {
         mistakes.push(SchemaMistake::TypeTwice { sort: "resource", name: resource.name.clone() });
     }

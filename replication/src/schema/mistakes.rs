@@ -89,6 +89,9 @@ pub enum SchemaMistake {
         /// The policy.
         policy: &'static str,
     },
+    /// A guess of an input that is not the schema's.
+    #[error("`{0}` is not the schema's input; call `.guess_input` after `.input`, with the same type")]
+    GuessOfOther(&'static str),
     /// An input with a field that names an entity, which a peer may not have when the input comes.
     #[error("input `{0}` names an entity; send the number of its `NetId` instead")]
     InputNamesEntity(String),

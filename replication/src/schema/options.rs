@@ -3,6 +3,7 @@
 use crate::column::{Blend, Validator, Write};
 use crate::interpolate::Interpolate;
 use crate::policy::{Absent, Policy};
+use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, Kept};
 use hecs::Component;
 use std::any::TypeId;
@@ -15,6 +16,7 @@ pub struct ComponentOptions<C> {
     pub(super) validators: Vec<Validator<C>>,
     pub(super) blend: Option<Blend<C>>,
     pub(super) checkpoint: Option<Box<dyn Kept>>,
+    pub(super) reckoned: bool,
     pub(super) parent: bool,
     pub(super) notify: bool,
     pub(super) tolerance: u32,
@@ -22,7 +24,16 @@ pub struct ComponentOptions<C> {
 
 impl<C: Component> ComponentOptions<C> {
     pub(super) fn new() -> Self {
-        Self { policy: None, validators: Vec::new(), blend: None, checkpoint: None, parent: false, notify: false, tolerance: 0 }
+        Self {
+            policy: None,
+            validators: Vec::new(),
+            blend: None,
+            checkpoint: None,
+            reckoned: false,
+            parent: false,
+            notify: false,
+            tolerance: 0,
+        }
     }
 
     /// Who has authority over this component, whatever the kind's policy says.
@@ -48,6 +59,13 @@ impl<C: Component> ComponentOptions<C> {
     pub fn interpolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
         self.blend = Some(blend);
         self
+    }
+
+    /// The same as [`extrapolate`](Self::extrapolate), for types that are not [`Interpolate`].
+    #[must_use]
+    pub fn extrapolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
+        self.reckoned = true;
+        self.interpolate_with(blend)
     }
 
     /// The component's first entity field names the parent: the entity does not appear at a guest before its parent does.
@@ -82,6 +100,21 @@ impl<C: Component + Interpolate> ComponentOptions<C> {
     }
 }
 
+impl<C: Component + Interpolate> ComponentOptions<C> {
+    /// Is drawn where it is by now, not a little behind: the newest sample, carried on with the motion that led to it. For what one
+    /// aims at or dodges. Where this peer's ticks run ahead of the session ([`Peer::lead`](crate::Peer::lead)), it is drawn at their
+    /// time, so that it meets what this peer predicts.
+    ///
+    /// The motion is taken from the last [`Interpolation::ease`](crate::Interpolation::ease) of samples, and carried on for at most
+    /// [`Interpolation::reckon`](crate::Interpolation::reckon). What a new sample says otherwise comes in over `ease`: after a
+    /// change of motion what is drawn is on the new track two times `ease` after the first sample of it has come. Until then it
+    /// has gone on as before, for as long as the samples take and then that: never further. Over a teleport it jumps.
+    #[must_use]
+    pub fn extrapolate(self) -> Self {
+        self.extrapolate_with(C::interpolate)
+    }
+}
+
 impl<C: Component + crate::checkpoint::Checkpoint> ComponentOptions<C> {
     /// Is kept exactly, and can be rewound.
     #[must_use]
@@ -95,12 +128,13 @@ impl<C: Component + crate::checkpoint::Checkpoint> ComponentOptions<C> {
 pub struct KindOptions {
     pub(super) overrides: Vec<(TypeId, Arc<dyn Policy>)>,
     pub(super) absent: Absent,
+    pub(super) requests: Requests,
     pub(super) rewound: bool,
 }
 
 impl KindOptions {
     pub(super) fn new() -> Self {
-        Self { overrides: Vec::new(), absent: Absent::default(), rewound: false }
+        Self { overrides: Vec::new(), absent: Absent::default(), requests: Requests::default(), rewound: false }
     }
 
     /// Entities of this kind are saved every tick and can be taken back, on a peer that keeps saves: see
@@ -115,6 +149,14 @@ impl KindOptions {
     #[must_use]
     pub fn authority<C: Component>(mut self, policy: impl Policy) -> Self {
         self.overrides.push((TypeId::of::<C>(), Arc::new(policy)));
+        self
+    }
+
+    /// What the host does when a guest asks to own one of the entities: see
+    /// [`Peer::request_ownership`](crate::Peer::request_ownership).
+    #[must_use]
+    pub fn requests(mut self, requests: Requests) -> Self {
+        self.requests = requests;
         self
     }
 

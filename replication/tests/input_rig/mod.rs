@@ -1,5 +1,5 @@
 //! What the tests of inputs run: a program at its own frame rate, and a transport that is not to be trusted.
-#![allow(unreachable_pub, reason = "a module of a test")]
+#![allow(dead_code, unreachable_pub, reason = "a module of tests, which use parts of it")]
 
 use hecs::World;
 use std::sync::{Arc, Mutex};

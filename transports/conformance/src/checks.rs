@@ -20,7 +20,7 @@ fn number(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|head| u32::from_le_bytes(*head) as usize)
 }
 
-const LANES: [Lane; 2] = [Lane::CONTROL, Lane::RELIABLE];
+const LANES: [Lane; 3] = [Lane::CONTROL, Lane::RELIABLE, Lane::BULK];
 const BOTH: [(At, At); 2] = [(At::Guest(0), At::Host), (At::Host, At::Guest(0))];
 /// Long enough for what is doubled or late to show itself.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -55,17 +55,17 @@ pub(crate) fn unknown_links(bed: &mut dyn Bed) {
 }
 
 pub(crate) fn in_order(bed: &mut dyn Bed) {
-    const COUNT: usize = 2000;
+    const COUNT: usize = 2100;
     let mut ends = Ends::new(bed);
     let guest = ends.join();
     for i in 0..COUNT {
         for (from, _) in BOTH {
             let link = ends.link(from, guest);
-            ends.message(from, link, LANES[i % 2], &body(i, 4 + i % 50));
+            ends.message(from, link, LANES[i % LANES.len()], &body(i, 4 + i % 50));
         }
     }
-    expect_messages(&mut ends, guest, COUNT / 2, |lane, i| {
-        let n = i * 2 + lane;
+    expect_messages(&mut ends, guest, COUNT / LANES.len(), |lane, i| {
+        let n = i * LANES.len() + lane;
         body(n, 4 + n % 50)
     });
 }
@@ -206,8 +206,10 @@ pub(crate) fn message_flood(bed: &mut dyn Bed) {
             assert!(taken < MOST, "{from:?}: {taken} messages taken and never Full");
         }
         if ends.facts(from, link).is_some_and(|f| f.independent_lanes) {
-            let other = ends.try_message(from, link, Lane::CONTROL, b"by the way");
-            assert_eq!(other, Ok(Delivery::Taken), "{from:?}: a full lane leaves room on the other");
+            for lane in [Lane::CONTROL, Lane::BULK] {
+                let other = ends.try_message(from, link, lane, b"by the way");
+                assert_eq!(other, Ok(Delivery::Taken), "{from:?}: a full lane leaves room on the others");
+            }
         }
         ends.message(from, link, Lane::RELIABLE, &body(taken, SIZE));
         taken += 1;
@@ -258,11 +260,11 @@ pub(crate) fn host_closes(bed: &mut dyn Bed) {
 
 /// `from` says a lot and closes; `to` must hear all of it, then the code and the text.
 fn closes(ends: &mut Ends<'_>, from: At, to: At, guest: usize) {
-    const COUNT: usize = 40;
+    const COUNT: usize = 42;
     let (link, back) = (ends.link(from, guest), ends.link(to, guest));
     let text = "é".repeat(limits::CLOSE_TEXT_BYTES / 2);
     for i in 0..COUNT {
-        ends.message(from, link, LANES[i % 2], &body(i, 1000));
+        ends.message(from, link, LANES[i % LANES.len()], &body(i, 1000));
     }
     ends.close(from, link, 77, &text);
     assert_not_open(ends, from, link);
@@ -272,8 +274,12 @@ fn closes(ends: &mut Ends<'_>, from: At, to: At, guest: usize) {
     assert_eq!(*reason, LinkError::ClosedByPeer { code: 77, text }, "{to:?}");
     for (l, lane) in LANES.into_iter().enumerate() {
         let got = ends.messages(to, back, lane);
-        let whole = got.iter().enumerate().all(|(i, bytes)| **bytes == body(i * 2 + l, 1000));
-        assert!(got.len() == COUNT / 2 && whole, "{to:?}, {lane:?}: what was taken comes before the end, {} did", got.len());
+        let whole = got.iter().enumerate().all(|(i, bytes)| **bytes == body(i * LANES.len() + l, 1000));
+        assert!(
+            got.len() == COUNT / LANES.len() && whole,
+            "{to:?}, {lane:?}: what was taken comes before the end, {} did",
+            got.len()
+        );
     }
     assert_not_open(ends, to, back);
     ends.idle(MOMENT);

@@ -131,8 +131,8 @@ async fn write_lane(link: Arc<Link>, connection: Connection, lane: Lane) {
             let length = message.len();
             if stream.is_none() {
                 let Ok(mut opened) = connection.open_uni().await else { return };
-                // The control lane goes first where the network is narrow.
-                let _ = opened.set_priority(i32::from(lane == Lane::CONTROL));
+                // The control lane goes first where the network is narrow, and large things last.
+                let _ = opened.set_priority(i32::from(lane == Lane::CONTROL) - i32::from(lane == Lane::BULK));
                 if opened.write_all(&[lane.0]).await.is_err() {
                     return;
                 }

@@ -71,7 +71,7 @@ fn a_peer_that_breaks_the_mapping_loses_its_link_and_nobody_else_does() {
     let good = open(&mut host, &mut guest);
     let oversize = [&[1][..], &(limits::MESSAGE_BYTES as u32 + 1).to_le_bytes()].concat();
     let cases: [(&str, &[&[u8]], bool); 10] = [
-        ("there is no lane 2", &[&[Lane::COUNT]], false),
+        ("there is no lane 3", &[&[Lane::COUNT]], false),
         ("there is no lane 254", &[&[254, 0, 0, 0, 0]], false),
         ("16385 bytes", &[&oversize], false),
         ("4294967295 bytes", &[&[0, 255, 255, 255, 255]], false),

@@ -1,0 +1,143 @@
+//! Large things for one guest, in pieces that go when nothing else needs the room: see `netcore::bulk`.
+
+use crate::error::UsageError;
+use crate::link::Link;
+use crate::peer::Peer;
+use crate::peer_id::PeerId;
+use hecs::World;
+use std::sync::Arc;
+use std::time::Duration;
+use tidelock_netcore::bulk::{Bulk, Incoming, Outgoing, PIECE_HEAD, Progress};
+use tidelock_netcore::clock::RttEstimator;
+use tidelock_netcore::error::{DisconnectReason, TransportError};
+use tidelock_netcore::limits;
+use tidelock_netcore::transport::{Delivery, Lane, LinkId, Transport};
+
+/// For how long the shortest round trip counts as the one of an empty path: it is twice as much at most.
+const LATELY: Duration = Duration::from_secs(10);
+
+/// The blobs of one link, in both directions.
+#[derive(Default)]
+pub(crate) struct Blobs {
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    message: Vec<u8>,
+    /// The shortest round trip of this stretch of time and of the one before, and when this one began.
+    least: (Option<Duration>, Option<Duration>, Duration),
+    slowed: Duration,
+}
+
+impl Blobs {
+    /// Do packets wait on the way for longer than they did lately?
+    fn is_path_full(&mut self, rtt: &RttEstimator, now: Duration) -> bool {
+        let trip = rtt.latest();
+        if trip.is_zero() {
+            return false;
+        }
+        if now >= self.least.2 + LATELY {
+            self.least = (None, self.least.0, now);
+        }
+        self.least.0 = Some(self.least.0.map_or(trip, |least| least.min(trip)));
+        let least = self.least.0.into_iter().chain(self.least.1).min().unwrap_or(trip);
+        let is_full = trip > least + limits::BLOB_DELAY;
+        if is_full && now >= self.slowed + trip {
+            self.slowed = now;
+            self.outgoing.slow_down();
+        }
+        is_full
+    }
+}
+
+impl Link {
+    /// Hands over pieces of blobs, and word of those that came, as far as nothing else needs the room.
+    pub(crate) fn flush_blobs(
+        &mut self,
+        transport: &mut dyn Transport,
+        now: Duration,
+        interval: Duration,
+    ) -> Result<(), TransportError> {
+        let overhead = self.overhead();
+        while let Some(word) = self.blobs.incoming.word() {
+            self.blobs.message.clear();
+            word.write(&mut self.blobs.message);
+            if transport.send_message(now, self.id, Lane::BULK, &self.blobs.message)? == Delivery::Full {
+                break;
+            }
+            self.blobs.incoming.told(word);
+            self.allowance.debit(now, self.blobs.message.len() + overhead);
+            self.counters.message_bytes_out += self.blobs.message.len() as u64;
+        }
+        // asked all along, so that it is known what is usual
+        if self.blobs.is_path_full(&self.rtt, now) || self.blobs.outgoing.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let room = self.spare_room(now, interval);
+            // where the bucket never holds a whole piece, it is a smaller one
+            let limit = (self.allowance.capacity() / 2).saturating_sub(overhead).min(PIECE_HEAD + limits::BLOB_PIECE);
+            let Some(message) = self.blobs.outgoing.next(limit) else { return Ok(()) };
+            self.blobs.message.clear();
+            message.write(&mut self.blobs.message);
+            let size = self.blobs.message.len();
+            // the transport's own room is left to datagrams
+            let free = transport.facts(self.id).map_or(0, |facts| facts.free);
+            if room < size + overhead || free < size + 2 * limits::DATAGRAM_MAX_BYTES {
+                return Ok(());
+            }
+            if transport.send_message(now, self.id, Lane::BULK, &self.blobs.message)? == Delivery::Full {
+                return Ok(());
+            }
+            self.blobs.outgoing.taken(limit);
+            self.allowance.take_spare(now, size + overhead);
+            self.counters.message_bytes_out += size as u64;
+        }
+    }
+}
+
+#[cfg_attr(not(test), allow(dead_code, reason = "what policies send to who joins"))]
+impl Peer {
+    /// Sends a guest something large (host only): at most [`limits::BLOB_BYTES`], of a topic below [`limits::BLOB_TOPICS`]. One of the
+    /// same topic that is not through yet is given up for it.
+    pub(crate) fn send_blob(&mut self, peer: PeerId, topic: u8, bytes: impl Into<Arc<[u8]>>) -> Result<(), UsageError> {
+        if !self.is_host() {
+            return Err(UsageError::NotAllowed("send what is large"));
+        }
+        let link = self.links.iter_mut().find(|l| l.peer == peer).ok_or(UsageError::NoSuchPeer)?;
+        let refused = link.blobs.outgoing.offer(topic, bytes.into());
+        refused.map_err(|_| {
+            UsageError::Config("a blob is longer than limits::BLOB_BYTES, or its topic is not below limits::BLOB_TOPICS")
+        })
+    }
+
+    /// The last blob of a topic that came whole, once, and who sent it.
+    pub(crate) fn take_blob(&mut self, topic: u8) -> Option<(PeerId, Vec<u8>)> {
+        self.links.iter_mut().find_map(|link| Some((link.peer, link.blobs.incoming.take(topic)?)))
+    }
+
+    /// How far the blob of a topic has come that is on its way to a peer, or from it. `None` if none is.
+    pub(crate) fn blob_progress(&self, peer: PeerId, topic: u8) -> Option<Progress> {
+        let blobs = &self.link_to(peer)?.blobs;
+        blobs.outgoing.progress(topic).or_else(|| blobs.incoming.progress(topic))
+    }
+}
+
+impl Peer {
+    /// A message of the lane of large things has come.
+    pub(crate) fn take_bulk(&mut self, world: &mut World, id: LinkId, bytes: &[u8]) {
+        let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
+        let (host, now) = (self.is_host(), self.time.now);
+        let link = &mut self.links[index];
+        let heard = Bulk::read(bytes).and_then(|message| match host {
+            true => link.blobs.outgoing.hear(message),
+            false => link.blobs.incoming.hear(message),
+        });
+        match heard {
+            Ok(()) => link.last_heard = now,
+            Err(error) if host => self.misbehaved(world, index, error),
+            Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What a schema says of itself: to other builds, as digests, and to people.
+
+use super::{ComponentEntry, Inner, KindEntry, MessageEntry, Schema};
+use crate::rewind::kept::KeptEntry;
+use std::fmt::Write as _;
+use tidelock_netcore::control::SchemaEntry;
+use xxhash_rust::xxh3::Xxh3;
+
+impl Schema {
+    /// What two peers must agree on, in one number; independent of the order of registration.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.0.digest
+    }
+
+    /// Names and digests of all entries, for the handshake and for its refusal.
+    #[must_use]
+    pub fn entries(&self) -> Vec<SchemaEntry> {
+        let inner = &self.0;
+        let component = |c: &ComponentEntry| SchemaEntry { name: format!("component {}", c.name), digest: c.digest };
+        let message = |m: &MessageEntry| SchemaEntry {
+            name: format!("message {}", m.name),
+            digest: m.layout.digest(&m.name) ^ u64::from(m.reliable),
+        };
+        let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
+        let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
+        let sort = |k: &KeptEntry| if k.first.is_some() { "resource" } else { "checkpoint" };
+        let resources = inner.kept.iter().filter(|k| k.only);
+        let resources = resources.map(|k| SchemaEntry { name: format!("{} {}", sort(k), k.name), digest: k.line as u64 });
+        let messages = inner.messages.iter().map(message);
+        let orders = inner.orders.iter();
+        let orders = orders.map(|o| SchemaEntry { name: format!("order {}", o.name), digest: o.layout.digest(&o.name) });
+        let components = inner.components.iter().map(component);
+        components.chain(kinds).chain(messages).chain(orders).chain(input).chain(resources).collect()
+    }
+
+    fn kind_digest(&self, kind: &KindEntry) -> u64 {
+        let mut hasher = Xxh3::new();
+        for (policy, component) in kind.policies[1..].iter().zip(&self.0.components) {
+            hasher.update(component.name.as_bytes());
+            hasher.update(policy.name().as_bytes());
+        }
+        hasher.update(kind.policy.name().as_bytes());
+        hasher.digest()
+    }
+
+    /// The resulting table: for each kind and component who decides, and how it is shown.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let inner = &self.0;
+        let mut out = format!("schema `{}`, digest {:016x}\n", inner.name, self.digest());
+        let width = inner.components.iter().map(|c| c.name.len()).max().unwrap_or(0).max(9);
+        for kind in &inner.kinds {
+            let (name, policy) = (&kind.name, kind.policy.name());
+            if kind.is_computed() {
+                let line = kind.policy.timeline();
+                let _ = writeln!(out, "kind `{name}`: {policy}, computed by every peer on the {line:?} timeline");
+                continue;
+            }
+            let _ =
+                writeln!(out, "kind `{name}`: lifetime {policy}, absent owner: {:?}, requests: {:?}", kind.absent, kind.requests);
+            for (component, policy) in inner.components.iter().zip(&kind.policies[1..]) {
+                let from = if kind.overrides.iter().any(|o| o.0 == component.type_id) {
+                    "chosen in the kind"
+                } else if component.policy.is_some() {
+                    "chosen for the component"
+                } else {
+                    "the kind's"
+                };
+                let _ = writeln!(out, "  {:width$}  {:12} ({from})", component.name, policy.name());
+            }
+        }
+        for c in &inner.components {
+            let flags = [
+                (c.interpolate && !c.reckoned, "interpolated"),
+                (c.reckoned, "extrapolated"),
+                (c.checkpoint, "checkpointed"),
+                (c.parent, "names the parent"),
+            ];
+            let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+            let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
+            let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
+        }
+        for kept in inner.kept.iter().filter(|k| k.only && k.first.is_none()) {
+            let _ = writeln!(out, "component `{}`: checkpointed, does not travel", kept.name);
+        }
+        for resource in inner.kept.iter().filter(|k| k.first.is_some()) {
+            let _ = writeln!(out, "resource `{}`: checkpointed, {:?} timeline", resource.name, resource.line);
+        }
+        for m in &inner.messages {
+            let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
+            let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
+        }
+        for o in &inner.orders {
+            let _ = writeln!(out, "order `{}`: sealed by the host, at most {} bits", o.name, o.layout.worst_bits());
+        }
+        if let Some(input) = &inner.input {
+            let _ = writeln!(out, "input `{}`: at most {} bits a tick", input.name, input.layout.worst_bits());
+        }
+        out
+    }
+}
+
+pub(super) fn digest(inner: &Inner) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(inner.name.as_bytes());
+    inner.presence.hash_into(&mut hasher);
+    for c in &inner.components {
+        hasher.update(&c.digest.to_le_bytes());
+    }
+    for k in &inner.kinds {
+        hasher.update(k.name.as_bytes());
+        k.policies.iter().for_each(|p| hasher.update(p.name().as_bytes()));
+    }
+    for m in &inner.messages {
+        hasher.update(&m.layout.digest(&m.name).to_le_bytes());
+        hasher.update(&[u8::from(m.reliable)]);
+    }
+    for o in &inner.orders {
+        hasher.update(b"order ");
+        hasher.update(&o.layout.digest(&o.name).to_le_bytes());
+    }
+    if let Some(input) = &inner.input {
+        hasher.update(b"input");
+        hasher.update(&input.digest().to_le_bytes());
+    }
+    for kept in inner.kept.iter().filter(|k| k.only) {
+        hasher.update(if kept.first.is_some() { &b"resource "[..] } else { b"checkpoint " });
+        hasher.update(kept.name.as_bytes());
+        hasher.update(&[kept.line as u8]);
+    }
+    hasher.digest()
+}
