@@ -439,3 +439,25 @@ fn a_silent_seat_goes_to_the_cpu_and_back() {
     (0..200).for_each(|_| scene.step());
     scene.check();
 }
+
+/// With an input delay a guest runs less ahead of the session, and goes back less far.
+#[test]
+fn an_input_delay_saves_going_back() {
+    let depth = |delay: usize| {
+        let mut scene = Scene::new(51, &[weather(80, 0.0), weather(80, 0.0)]);
+        for seat in 0..3 {
+            scene.table.seat(seat).peer.set_input_delay(delay).unwrap();
+        }
+        scene.run(1500);
+        let last: Vec<u64> = scene.table.seat(1).peer.corrections().map(|c| c.depth).collect();
+        let deepest = last[last.len() - 20..].iter().max().copied().unwrap();
+        (0..120).for_each(|_| scene.step());
+        scene.check();
+        (deepest, scene.table.seat(1).peer.lead().unwrap())
+    };
+    let (without, with) = (depth(0), depth(6));
+    assert!(
+        without.0 > with.0 + 2 && without.1 > with.1 + Duration::from_millis(60),
+        "{without:?} without a delay, {with:?} with one"
+    );
+}
