@@ -18,7 +18,7 @@ use tidelock::netcore::transport::LinkId;
 use tidelock::policy::Timeline;
 use tidelock::testing::{Seat, Table};
 use tidelock::{NetId, PeerId};
-use tidelock_loopback::{Conditions, Network};
+use tidelock_loopback::{Conditions, Direction, Network};
 
 const TICKS: u32 = 600;
 
@@ -27,7 +27,7 @@ struct Scene {
     table: Table,
     network: Network,
     /// By seat.
-    links: Vec<LinkId>,
+    links: Vec<(LinkId, [Conditions; 2])>,
     sticks: Vec<Stick>,
     seen: Vec<Seen>,
     given: Vec<u32>,
@@ -44,7 +44,8 @@ impl Scene {
         let loss = [0.0, 0.02, 0.05, 0.1, 0.15][chance.below(5) as usize];
         let network = Network::new(seed);
         let table = Table::new(seed, &has.schema(), config(), network.host()).unwrap();
-        let (links, sticks, seen) = (vec![LinkId(u32::MAX)], vec![Stick::default()], vec![Seen::default()]);
+        let (links, sticks, seen) =
+            (vec![(LinkId(u32::MAX), <[Conditions; 2]>::default())], vec![Stick::default()], vec![Seen::default()]);
         let mut scene = Self { has, table, network, links, sticks, seen, given: vec![0], chance, most, loss, compared: [0; 2] };
         scene.furnish();
         let first = 1 + scene.chance.below(scene.most as u64);
@@ -92,7 +93,7 @@ impl Scene {
     fn join(&mut self) {
         let (up, down) = (self.weather(), self.weather());
         let transport = self.network.join(up, down);
-        self.links.push(transport.link().unwrap());
+        self.links.push((transport.link().unwrap(), [up, down]));
         self.table.join(config(), transport).unwrap();
         self.sticks.push(Stick::default());
         self.seen.push(Seen::default());
@@ -154,7 +155,7 @@ impl Scene {
                 let seat = any.unwrap();
                 self.check_seat(seat);
                 // the cable first, so that nobody says goodbye
-                self.network.cut(self.links[seat]);
+                self.network.cut(self.links[seat].0);
                 self.table.vanish(seat);
             }
             5 if *stalls < 3 => {
@@ -270,6 +271,9 @@ impl Scene {
         found.extend(self.behind());
         found.extend(self.orders_out());
         for seat in self.table.taken() {
+            let now = self.table.now;
+            let stalls = now < self.table.seat(seat).stalled_until;
+            found.extend(stalls.then(|| format!("seat {seat} stands still")));
             let left = self.table.seat(seat).leftovers();
             found.extend((left != tidelock::testing::Leftovers::default()).then(|| format!("seat {seat}: {left:?}")));
             let peers = self.table.seat(seat).peer.peers().len();
@@ -296,10 +300,16 @@ impl Scene {
             }
             panic!("SEED={seed}: not at rest after half a minute: {:#?}", self.unsettled());
         }
-        let before = self.corrections();
-        for _ in 0..120 {
-            self.frame(false);
+        // an outage in which inputs stay away for longer than they are repeated is corrected, at rest too
+        for seat in self.table.taken().into_iter().skip(1) {
+            let (link, weather) = self.links[seat];
+            for (direction, weather) in [Direction::Up, Direction::Down].into_iter().zip(weather) {
+                self.network.set_conditions(link, direction, Conditions { loss: 0.0, ..weather });
+            }
         }
+        (0..120).for_each(|_| self.frame(false));
+        let before = self.corrections();
+        (0..120).for_each(|_| self.frame(false));
         assert_eq!(self.unsettled(), Vec::<String>::new(), "SEED={seed}: it was at rest");
         if self.corrections() != before {
             let all = self.table.taken().into_iter().map(|seat| {

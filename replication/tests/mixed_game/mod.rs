@@ -1,4 +1,5 @@
 //! A game with every policy in one world, and its rules, which all peers run alike.
+#![allow(dead_code, reason = "every test uses another part")]
 
 use hecs::{Entity, World};
 use std::collections::BTreeMap;
