@@ -112,6 +112,13 @@ impl Peer {
         self.schema.predicts(self.local, record.kind, record.owners[0].peer)
     }
 
+    /// Predictions that are kept of entities that are gone, or are not predicted here.
+    pub(crate) fn stray_tracks(&self) -> usize {
+        let is_kept =
+            |net: &&NetId| self.entities.slot_of(**net).and_then(|s| self.entities.get(s)).is_some_and(|r| self.predicts(r));
+        self.predictions.tracks.keys().filter(|net| !is_kept(net)).count()
+    }
+
     /// The forms in which components of an entity come to this peer: on the simulation grid, if it predicts them.
     pub(crate) fn forms(&self, components: u64, kind: usize, owner: PeerId) -> u64 {
         if self.schema.fine == 0 || !self.schema.predicts(self.local, kind, owner) {

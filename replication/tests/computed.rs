@@ -385,6 +385,25 @@ fn stalls_and_partitions_are_caught_up_with() {
     }
 }
 
+/// A host that stands still leaves out more ticks than it keeps frames of, and goes on with all timelines like its guests.
+#[test]
+fn a_host_that_stood_still_goes_on() {
+    let mut scene = Scene::new(51, &[storm(40, 0.02), storm(60, 0.02)]);
+    scene.run(200);
+    scene.table.stall(0, Duration::from_millis(3500));
+    scene.run(210);
+    let at = |scene: &mut Scene, line| scene.table.seat(0).peer.confirmed(line).unwrap();
+    let before = [Timeline::Rollback, Timeline::Lockstep].map(|line| at(&mut scene, line));
+    scene.run(200);
+    for (line, before) in [Timeline::Rollback, Timeline::Lockstep].into_iter().zip(before) {
+        let ran = at(&mut scene, line).since(before);
+        assert!(ran > 150, "SEED=51: the host has run {ran} steps of {line:?} in the 200 ticks since");
+    }
+    (0..240).for_each(|_| scene.step());
+    scene.check();
+    scene.check_orders();
+}
+
 /// A pause, single steps and other speeds hold for everybody at the same tick, and no order is lost over them.
 #[test]
 fn pause_steps_and_speed_are_the_same_everywhere() {
