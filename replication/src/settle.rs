@@ -12,9 +12,9 @@ use tidelock_netcore::control::{Control, Digest, Verdict};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 impl Peer {
-    /// The digest of each component over all networked entities of the world, as it is there; the first is that of presence:
-    /// which entities there are, of which kind, with which components. A component that names an entity without a name counts as
-    /// not being there, as it is for others.
+    /// The digest of each component over all networked entities of the world whose state travels, as it is there; the first is that
+    /// of presence: which entities there are, of which kind, with which components. A component that names an entity without a name
+    /// counts as not being there, as it is for others.
     #[must_use]
     pub fn digests(&self, world: &World) -> Vec<u64> {
         self.digests_of(world, None)
@@ -36,7 +36,9 @@ impl Peer {
         let mut words = Vec::new();
         let mut bytes = Vec::new();
         let sees = |net| view.is_none_or(|view| view.sees(net));
-        for (_, record) in self.entities.iter().filter(|(_, record)| sees(record.net)) {
+        // what every peer computes is not published, so at any moment each is at another tick of it
+        let travels = |kind: usize| !self.schema.kinds[kind].is_computed();
+        for (_, record) in self.entities.iter().filter(|(_, record)| travels(record.kind) && sees(record.net)) {
             let hidden = view.and_then(|view| Some(view.ghost(view.ghost_named(record.net)?).sighting.hidden)).unwrap_or(0);
             let mut present = 0u64;
             for (c, digest) in digests.iter_mut().enumerate().skip(1).filter(|(c, _)| (hidden | self.schema.fine) >> c & 1 == 0) {
