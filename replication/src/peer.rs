@@ -7,6 +7,7 @@ use crate::computed::Computed;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
+use crate::forks::Forks;
 use crate::frames::Frames;
 use crate::input::Inputs;
 use crate::lag::Captures;
@@ -73,6 +74,8 @@ pub struct Peer {
     pub(crate) frames: Option<Box<Frames>>,
     /// Where this peer is on the timelines that it computes.
     pub(crate) computed: Computed,
+    /// Comparing what is computed.
+    pub(crate) forks: Forks,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
     /// Something may have changed since the last capture.
@@ -244,6 +247,7 @@ impl Peer {
             frames: Frames::new(&schema, &config, host)?,
             computed: Computed::new(start, host),
             time: Ticks::begin(start),
+            forks: Forks::new(start),
             payload: Vec::new(),
             round: 0,
             dirty: true,
