@@ -197,7 +197,9 @@ impl Scene {
         let chance = Rng::new(seed);
         let (flips, done) = (Vec::new(), Done::new());
         let mut scene = Self { table, network, sticks: vec![Stick::default()], chance, flips, done };
-        weathers.iter().for_each(|weather| drop(scene.join(*weather)));
+        for weather in weathers {
+            scene.join(*weather);
+        }
         scene
     }
 
@@ -372,5 +374,135 @@ fn every_peer_is_told_of_the_same_tick() {
                 assert_eq!(located, if name == "leaves" { 0 } else { differ.len() }, "SEED={seed} {name} {line:?} seat {seat}");
             }
         }
+    }
+}
+
+/// A resource that differs, and an entity that one side has not, are named as what they are.
+#[test]
+fn resources_and_who_is_gone_are_named() {
+    for (seed, what) in [(21, What::Goals), (22, What::Despawn)] {
+        for line in LINES {
+            if what == What::Goals && line == Timeline::Lockstep {
+                continue; // the resource is of the other timeline
+            }
+            let mut scene = Scene::new(seed, every(1), &[far(40, 0.02), far(80, 0.02)], 5);
+            scene.begin();
+            let tick = scene.ahead(line, 60);
+            scene.flips = vec![Flip { seat: 2, line, tick, what }];
+            scene.run(300);
+            for seat in scene.table.taken() {
+                assert_eq!(scene.forks(seat).len(), 1, "SEED={seed} {what:?} {line:?} seat {seat}");
+                let located = scene.located(seat);
+                let [News::ForkLocated { entity, component, field, host, guest, tick: at, .. }] = &located[..] else {
+                    panic!("SEED={seed} {what:?} {line:?} seat {seat}: {located:?}");
+                };
+                assert_eq!(at.0, tick, "SEED={seed} {what:?} {line:?}");
+                if what == What::Goals {
+                    assert_eq!(component, "goals");
+                    assert!(field.starts_with("by"), "{field}");
+                } else {
+                    assert_eq!((component.as_str(), field.as_str(), guest.as_str()), ("", "", "not there"), "{located:?}");
+                    assert_eq!(*entity, scene.done[&2].0);
+                    assert!(host.contains("place, mind") || host.contains("mind, place"), "{host}");
+                }
+            }
+        }
+    }
+}
+
+/// A world that does not fit one digest: each step takes a slice.
+#[test]
+fn a_bit_is_found_in_a_large_world() {
+    let (seed, units) = (31, 20_000);
+    let mut scene = Scene::new(seed, Config { bandwidth: 200_000_000, ..every(10) }, &[far(30, 0.01), far(60, 0.01)], units);
+    let at = |scene: &mut Scene, seat: usize| scene.table.seat(seat).peer.confirmed(Timeline::Lockstep);
+    for _ in 0..900 {
+        if at(&mut scene, 1).is_some() && at(&mut scene, 2).is_some() {
+            break;
+        }
+        scene.frame();
+    }
+    scene.run(120);
+    scene.expect_none();
+    let peer = scene.local(2);
+    let tick = scene.ahead(Timeline::Lockstep, 30);
+    scene.flips = vec![Flip { seat: 2, line: Timeline::Lockstep, tick, what: What::Place }];
+    scene.run(180);
+    let slices = u64::from(units).div_ceil(limits::DIGEST_ROWS as u64);
+    let told = scene.forks(0);
+    assert_eq!(told.len(), 1, "SEED={seed}: {told:?}");
+    let ago = told[0].1.0 - tick;
+    assert!(ago <= 10 + 2 * slices, "SEED={seed}: told {ago} ticks later");
+    for seat in scene.table.taken() {
+        assert_eq!(scene.forks(seat), told, "SEED={seed} seat {seat}");
+        let located = scene.located(seat);
+        let [News::ForkLocated { peer: who, entity, component, field, .. }] = &located[..] else {
+            panic!("SEED={seed} seat {seat}: {located:?}");
+        };
+        assert_eq!((*who, *entity), (peer, scene.done[&2].0), "SEED={seed} seat {seat}");
+        assert_eq!((component.as_str(), field.as_str()), ("place", "x"), "SEED={seed} seat {seat}");
+    }
+}
+
+/// Who comes in the middle and who goes is nobody's fork, nor are stalls, pauses and other speeds.
+#[test]
+fn nobody_comes_or_goes_as_a_fork() {
+    for seed in 41..=44 {
+        let mut scene = Scene::new(seed, every(7), &[far(30, 0.05), far(80, 0.05)], 5);
+        scene.begin();
+        scene.run(200);
+        let third = scene.join(far(60, 0.1));
+        scene.run(300);
+        scene.table.leave(1);
+        scene.run(100);
+        scene.table.stall(2, Duration::from_secs(2));
+        scene.run(300);
+        scene.table.seat(0).peer.pause_lockstep().unwrap();
+        scene.run(30);
+        scene.join(far(20, 0.0));
+        scene.run(130);
+        scene.table.seat(0).peer.step_lockstep(2).unwrap();
+        scene.run(100);
+        scene.table.seat(0).peer.resume_lockstep().unwrap();
+        scene.table.seat(0).peer.set_lockstep_speed(1, 3).unwrap();
+        scene.run(150);
+        scene.table.seat(0).peer.set_lockstep_speed(5, 2).unwrap();
+        scene.run(150);
+        scene.table.stall(0, Duration::from_millis(1500));
+        scene.run(300);
+        scene.expect_none();
+        // and they are looked after: a bit of who came late is found
+        let tick = scene.ahead(Timeline::Rollback, 60);
+        scene.flips = vec![Flip { seat: third, line: Timeline::Rollback, tick, what: What::Place }];
+        scene.run(300);
+        let peer = scene.local(third);
+        for seat in scene.table.taken() {
+            let told = scene.forks(seat);
+            assert_eq!(told.len(), 1, "SEED={seed} seat {seat}: {told:?}");
+            assert_eq!(told[0].2, [peer], "SEED={seed} seat {seat}");
+        }
+    }
+}
+
+/// Everybody is told, the one that goes included, before it goes.
+#[test]
+fn who_differs_is_removed_after_the_word_of_it() {
+    for seed in 51..=53 {
+        let host = Config { on_fork: OnFork::Remove, ..every(5) };
+        let mut scene = Scene::new(seed, host, &[far(20, 0.02), far(150, 0.05), far(60, 0.02)], 5);
+        scene.begin();
+        let tick = scene.ahead(Timeline::Lockstep, 60);
+        scene.flips = vec![Flip { seat: 2, line: Timeline::Lockstep, tick, what: What::Place }];
+        scene.run(900);
+        for seat in scene.table.taken() {
+            assert_eq!(scene.forks(seat).len(), 1, "SEED={seed} seat {seat}");
+            assert_eq!(scene.located(seat).len(), 1, "SEED={seed} seat {seat}");
+            let ended = scene.table.seat(seat).peer.ended();
+            assert_eq!(ended.is_some(), seat == 2, "SEED={seed} seat {seat}: {ended:?}");
+        }
+        let news = &scene.table.seat(0).news;
+        let forked = news.iter().position(|n| matches!(n, News::Forked { .. }));
+        let left = news.iter().position(|n| matches!(n, News::Left { .. }));
+        assert!(forked.is_some() && forked < left, "SEED={seed}");
     }
 }

@@ -21,6 +21,20 @@ pub(super) struct GuestForks {
     pending: VecDeque<(Timeline, Tick, News)>,
     /// By timeline: the state in which this guest differs.
     pinned: [Option<Arc<State>>; 2],
+    /// What a guest of a test does instead of what it should.
+    #[cfg(test)]
+    pub(super) lies: Lies,
+}
+
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct Lies {
+    /// Every other three of its digests are wrong.
+    pub(super) forges: bool,
+    /// What it answers, whatever it is asked.
+    pub(super) answer: Option<ForkAnswer>,
+    /// It answers nothing.
+    pub(super) silent: bool,
 }
 
 impl Peer {
@@ -83,6 +97,11 @@ impl Peer {
         let pinned = self.forks.guest.pinned[usize::from(line == Timeline::Lockstep)].as_ref().filter(|s| s.tick == tick);
         let state = pinned.or_else(|| self.forks.line(line).state(tick));
         let answer = state.map_or(ForkAnswer::Gone, |state| answer(state, question.ask));
+        #[cfg(test)]
+        let answer = match &self.forks.guest.lies {
+            Lies { silent: true, .. } => return Ok(()),
+            lies => lies.answer.clone().unwrap_or(answer),
+        };
         if let Some(link) = self.links.first_mut() {
             // a host that cannot take it is found out at the next send
             let _ = link.post_control(&Control::Fork(Fork::Answer(answer)));
