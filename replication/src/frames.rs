@@ -121,7 +121,7 @@ impl Frames {
         }
     }
 
-    fn sealer(&mut self) -> Option<&mut Sealer> {
+    pub(crate) fn sealer(&mut self) -> Option<&mut Sealer> {
         match &mut self.side {
             Side::Host(sealer) => Some(sealer),
             Side::Guest(_) => None,

@@ -134,7 +134,11 @@ impl Peer {
 
     /// A step has ended: what it predicted, or what others predict of it, is put on the simulation grid, and a guest takes note.
     pub(crate) fn end_step(&mut self, world: &mut World) {
-        if !std::mem::take(&mut self.time.open) || self.time.line != Timeline::Session || !self.schema.predicts_some() {
+        if !std::mem::take(&mut self.time.open) {
+            return;
+        }
+        self.digest_step(world);
+        if self.time.line != Timeline::Session || !self.schema.predicts_some() {
             return;
         }
         let (tick, depth, host) = (self.time.ran, self.config.rewind as usize, self.is_host());

@@ -90,7 +90,6 @@ impl Sealer {
     }
 
     /// The next frame asks for a digest.
-    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn ask_digest(&mut self) {
         self.digest = true;
     }
