@@ -229,6 +229,7 @@ impl Peer {
         let (predicted, authoritative) =
             (words(self.computed.rollback.guesses.get(tick)), words(self.frames.as_ref().and_then(|frames| frames.sealed(tick))));
         let back = self.rewind_line(world, Timeline::Rollback, tick);
+        self.predictions.effects[Timeline::Rollback as usize].rewound(tick);
         debug_assert!(back.is_ok(), "the line waits before it gets out of reach: {back:?}");
         self.note_correction(Correction {
             cause: Cause::Input(peer),

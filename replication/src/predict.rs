@@ -40,7 +40,8 @@ use track::agree;
 pub(crate) struct Predictions {
     tracks: FxHashMap<NetId, Track>,
     corrections: Corrections,
-    pub(crate) effects: Effects,
+    /// By timeline.
+    pub(crate) effects: [Effects; 3],
     /// Names in order, while they are gone through.
     names: Vec<NetId>,
     words: Vec<u32>,
@@ -138,6 +139,8 @@ impl Peer {
             return;
         }
         self.digest_step(world);
+        self.predictions.effects[self.time.line as usize].end_step(self.time.ran);
+        self.tell_undone(self.time.line);
         if self.time.line != Timeline::Session || !self.schema.predicts_some() {
             return;
         }
@@ -162,7 +165,6 @@ impl Peer {
                 }
             }
         }
-        predictions.effects.end_step(tick, self.rerunning);
         self.predictions = predictions;
         self.end_rerun();
         if self.predictions.early && !self.rerunning {
@@ -170,8 +172,17 @@ impl Peer {
         }
     }
 
-    /// The last step that was to be run again has been: what was drawn fades from there, and effects that did not happen again
-    /// are told.
+    /// Effects are told that did not happen again, if every step has been that was to be run again.
+    fn tell_undone(&mut self, line: Timeline) {
+        if self.saves[line].as_ref().is_some_and(|s| !s.replay.is_empty()) {
+            return;
+        }
+        for key in self.predictions.effects[line as usize].undone() {
+            self.news.push(News::EffectUndone { key });
+        }
+    }
+
+    /// The last step that was to be run again has been: what was drawn fades from there.
     fn end_rerun(&mut self) {
         let replays = self.saves[Timeline::Session].as_ref().is_some_and(|s| !s.replay.is_empty());
         if replays || self.is_host() {
@@ -179,9 +190,6 @@ impl Peer {
         }
         for track in self.predictions.tracks.values_mut().filter(|t| !t.fades.is_empty()) {
             track.settle_fades(&self.schema, self.time.now);
-        }
-        for key in self.predictions.effects.undone() {
-            self.news.push(News::EffectUndone { key });
         }
     }
 
@@ -303,8 +311,9 @@ impl Peer {
             authoritative: wrong.value.as_ref().and_then(|v| v.1.as_ref()).map(words).unwrap_or_default(),
             at: self.time.now,
         });
-        self.predictions.effects.rewound(wrong.tick.plus(1));
+        self.predictions.effects[Timeline::Session as usize].rewound(wrong.tick.plus(1));
         self.end_rerun();
+        self.tell_undone(Timeline::Session);
     }
 
     /// Writes what the host has of an entity over what the world has, as of the tick of `wrong`.

@@ -197,8 +197,8 @@ impl Step<'_> {
     /// [`News::EffectUndone`](crate::News::EffectUndone). Make the key of what tells two effects apart: who fired, and its how
     /// manieth shot it was.
     pub fn once(&mut self, key: u64) -> bool {
-        let tick = self.tick;
-        self.peer.predictions.effects.happens(key, tick)
+        let (tick, line) = (self.tick, self.timeline());
+        self.peer.predictions.effects[line as usize].happens(key, tick)
     }
 
     /// Is the entity networked, and alive? `World::contains` does not tell: where despawns can be taken back, a handle stays in

@@ -480,3 +480,51 @@ fn an_input_delay_saves_going_back() {
         "{without:?} without a delay, {with:?} with one"
     );
 }
+
+/// An effect of a guessed tick is heard once, and taken back if the tick comes out without it; what is heard in the end is the same
+/// everywhere.
+#[test]
+fn effects_of_guesses_are_heard_once_or_taken_back() {
+    for seed in 61..=64 {
+        let mut scene = Scene::new(seed, &[storm(60, 0.08), storm(120, 0.08)]);
+        let mut heard: Vec<std::collections::BTreeSet<u64>> = vec![Default::default(); 3];
+        let mut undone = 0;
+        for frame in 0..900 {
+            if frame < 700 {
+                for seat in scene.table.taken().into_iter().filter(|s| (frame + s).is_multiple_of(23)) {
+                    scene.sticks[seat].hit.press();
+                }
+            }
+            for seat in scene.table.taken() {
+                let stick = scene.sticks[seat];
+                scene.table.seat(seat).peer.set_input(&stick).unwrap();
+            }
+            let seen = &mut scene.seen;
+            scene.table.run(|seat, world, step| {
+                simulate(world, step, &mut seen[seat]);
+                if step.timeline() == Timeline::Rollback {
+                    let balls: Vec<NetId> = step.query::<&Networked>(world).with::<&Ball>().iter().map(Networked::id).collect();
+                    for ball in balls {
+                        if step.once(ball.0) {
+                            assert!(heard[seat].insert(ball.0), "SEED={seed} seat {seat}: {ball} is heard twice");
+                        }
+                    }
+                }
+            });
+            for (seat, heard) in heard.iter_mut().enumerate() {
+                for news in scene.table.seat(seat).take_news() {
+                    if let tidelock::News::EffectUndone { key } = news {
+                        undone += 1;
+                        assert!(heard.remove(&key), "SEED={seed} seat {seat}: what was never heard is taken back");
+                    }
+                }
+            }
+        }
+        assert!(heard[0].len() > 20, "SEED={seed}");
+        for guest in 1..3 {
+            let late: Vec<_> = heard[guest].difference(&heard[0]).collect();
+            assert!(late.is_empty(), "SEED={seed} guest {guest}: {} of {} heard and not true", late.len(), heard[guest].len());
+        }
+        assert!(undone > 0, "SEED={seed}: some guesses were wrong");
+    }
+}

@@ -38,8 +38,8 @@ impl Effects {
     }
 
     /// A step has ended.
-    pub(crate) fn end_step(&mut self, tick: Tick, rerun: bool) {
-        if !rerun {
+    pub(crate) fn end_step(&mut self, tick: Tick) {
+        if !self.seen.is_empty() {
             self.seen.retain(|e| tick.since(e.tick) < MEMORY);
         }
     }
