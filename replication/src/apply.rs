@@ -295,7 +295,7 @@ impl Peer {
             components |= self.put_back(world, slot, row, &presence);
         }
         let Some(record) = self.entities.get(slot) else { return };
-        let (mine, entity, parked) = (record.mine, record.entity, record.parked);
+        let mine = record.mine;
         let predicted = if self.predicts(record) { self.schema.predicted[record.kind] } else { 0 };
         let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, record.owners[0].peer);
         for c in bits(components & named) {
@@ -303,7 +303,7 @@ impl Peer {
             let incoming = &self.links[0].incoming;
             // what is predicted is compared, in its tick, with what was predicted: see `reconcile`
             let compared = predicted >> self.schema.off_grid(c) & 1 != 0;
-            if compared && (parked || self.schema.component(c).column.has(world, entity)) {
+            if compared {
                 continue;
             }
             // what arrives of my own is a correction, unless it was sent before I owned it
@@ -341,7 +341,8 @@ impl Peer {
             self.release_if_powerless(slot);
         }
         let Some(record) = self.entities.get(slot) else { return };
-        let mine = record.mine;
+        // what is predicted may be there in this peer's tick and not have been in the host's: see `reconcile`
+        let mine = record.mine | if self.predicts(record) { self.schema.predicted[record.kind] } else { 0 };
         for c in 1..self.schema.columns() {
             if presence.has(c) || (mine | self.schema.fine) >> c & 1 != 0 {
                 continue;

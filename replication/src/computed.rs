@@ -154,6 +154,8 @@ impl Peer {
         if !line.loaded {
             return None;
         }
+        // a host that stood still has left out more ticks than it keeps frames
+        line.frame = line.frame.max(frames.oldest_of_host().unwrap_or_default());
         while line.left == 0 {
             let frame = frames.sealed(line.frame)?;
             let due = host || line.playout.is_due(frame.tick, self.time.session.unwrap_or_default(), self.config.tick_rate);

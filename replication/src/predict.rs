@@ -21,6 +21,7 @@ pub(crate) use track::{Fade, Track};
 use crate::block::bits;
 use crate::column::Rounded;
 use crate::entities::Record;
+use crate::incoming::Incoming;
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
@@ -58,13 +59,24 @@ impl Predictions {
     }
 }
 
+/// What the host has of a component in a form, and the tick that is known for: the newest value is that of its own tick, and of all
+/// since up to which everything has come. `None` for the value: it does not have the component then. `None`: it is not known.
+fn host_value(incoming: &Incoming, row: usize, c: usize, form: usize) -> Option<(Tick, Option<&[u32]>)> {
+    let complete = incoming.complete();
+    if incoming.components(row) << 1 >> c & 1 == 0 {
+        return Some((incoming.sample(0, row).max(complete), None));
+    }
+    let has = incoming.have(row) >> form & 1 != 0;
+    has.then(|| (incoming.sample(form, row).max(complete), Some(incoming.mirror.value(form, row))))
+}
+
 /// A prediction that did not come true.
 struct Wrong {
     net: NetId,
     tick: Tick,
     cause: Cause,
-    /// The component, and the host's words; none: that the entity is alive.
-    value: Option<(usize, SmallVec<[u32; 8]>)>,
+    /// The component, and the host's words, if it has it there; none: that the entity is alive.
+    value: Option<(usize, Option<SmallVec<[u32; 8]>>)>,
     predicted: Option<SmallVec<[u32; 8]>>,
 }
 
@@ -98,6 +110,13 @@ impl Peer {
     /// Does this peer predict the entity's components that are predicted at all?
     pub(crate) fn predicts(&self, record: &Record) -> bool {
         self.schema.predicts(self.local, record.kind, record.owners[0].peer)
+    }
+
+    /// Predictions that are kept of entities that are gone, or are not predicted here.
+    pub(crate) fn stray_tracks(&self) -> usize {
+        let is_kept =
+            |net: &&NetId| self.entities.slot_of(**net).and_then(|s| self.entities.get(s)).is_some_and(|r| self.predicts(r));
+        self.predictions.tracks.keys().filter(|net| !is_kept(net)).count()
     }
 
     /// The forms in which components of an entity come to this peer: on the simulation grid, if it predicts them.
@@ -232,11 +251,7 @@ impl Peer {
         for c in bits(self.schema.predicted[record.kind]) {
             let c = c as usize;
             let form = self.schema.on_grid(c);
-            if incoming.have(row) >> form & 1 == 0 || incoming.components(row) << 1 >> c & 1 == 0 {
-                continue;
-            }
-            // the newest value is that of its own tick, and of all since up to which everything is known
-            let at = incoming.sample(form, row).max(complete);
+            let Some((at, words)) = host_value(incoming, row, c, form) else { continue };
             if track.compared(c).is_some_and(|last| at <= last) || first.as_ref().is_some_and(|f| f.tick < at) {
                 continue;
             }
@@ -244,15 +259,18 @@ impl Peer {
                 predictions.early |= track.newest().is_some_and(|m| m.tick < at);
                 continue;
             };
-            let words = incoming.mirror.value(form, row);
             let predicted = moment.words_of(&self.schema, c);
             let entry = self.schema.component(form);
-            if predicted.is_some_and(|p| agree(&entry.column.layout().codes, p, words, entry.tolerance)) {
+            let agrees = match (predicted, words) {
+                (Some(predicted), Some(words)) => agree(&entry.column.layout().codes, predicted, words, entry.tolerance),
+                (predicted, words) => predicted.is_none() && words.is_none(),
+            };
+            if agrees {
                 track.note_compared(c, at);
                 continue;
             }
             let predicted = predicted.map(SmallVec::from_slice);
-            let value = Some((c, SmallVec::from_slice(words)));
+            let value = Some((c, words.map(SmallVec::from_slice)));
             first = Some(Wrong { net, tick: at, cause: Cause::Other, value, predicted });
         }
         first
@@ -282,7 +300,7 @@ impl Peer {
             component,
             field,
             predicted: wrong.predicted.as_ref().map(words).unwrap_or_default(),
-            authoritative: wrong.value.as_ref().map(|v| words(&v.1)).unwrap_or_default(),
+            authoritative: wrong.value.as_ref().and_then(|v| v.1.as_ref()).map(words).unwrap_or_default(),
             at: self.time.now,
         });
         self.predictions.effects.rewound(wrong.tick.plus(1));
@@ -304,18 +322,16 @@ impl Peer {
         for c in bits(mask) {
             let c = c as usize;
             let form = self.form(c, kind);
-            let incoming = &self.links[0].incoming;
-            if incoming.have(row) >> form & 1 == 0 || incoming.components(row) << 1 >> c & 1 == 0 {
-                continue;
-            }
-            let at = incoming.sample(form, row).max(incoming.complete());
+            let Some((at, words)) = host_value(&self.links[0].incoming, row, c, form) else { continue };
             if at != wrong.tick && back && wrong.value.is_some() {
                 continue; // of another tick: its turn comes
             }
-            let words = SmallVec::<[u32; 8]>::from_slice(incoming.mirror.value(form, row));
             let column = &self.schema.component(form).column;
-            // a value that names somebody who is not here is withheld by who applies it
-            let _ = column.write(world, entity, &words, &|n| self.entities.entity_of(n));
+            match words {
+                // one that names somebody who is not here stays as it is: its tick comes again with the next word
+                Some(words) => drop(column.write(world, entity, words, &|n| self.entities.entity_of(n))),
+                None => drop(column.remove(world, entity)),
+            }
             track.note_compared(c, at);
         }
         let (tick, depth) = (if back { wrong.tick } else { self.time.step }, self.config.rewind as usize);
@@ -387,12 +403,13 @@ impl Peer {
     /// The names of the component and field in which a prediction first went wrong.
     fn place_of(&self, wrong: &Wrong) -> (String, String) {
         let Some((c, words)) = &wrong.value else { return Default::default() };
+        let words = words.as_deref().unwrap_or_default();
         let entry = self.schema.component(self.schema.on_grid(*c));
         let mut at = 0;
         let differs = entry.column.layout().fields().iter().find(|field| {
             let here = at..at + field.code.words();
             at = here.end;
-            wrong.predicted.as_ref().is_none_or(|p| p.get(here.clone()) != words.get(here))
+            wrong.predicted.as_ref().is_none_or(|p| p.get(here.clone()) != words.get(here.clone()))
         });
         (entry.name.clone(), differs.map(|f| f.name.clone()).unwrap_or_default())
     }

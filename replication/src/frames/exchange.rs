@@ -27,6 +27,8 @@ use tidelock_netcore::transport::Transport;
 pub(crate) const FRAME_MARK: u8 = 255;
 /// A confirmation that has no inputs to ride with goes out at most so often.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(50);
+/// One goes out at least so often, new or not: it is a sign of life for the guest's seat.
+const SIGN_INTERVAL: Duration = Duration::from_millis(200);
 /// Until a link was measured, what was not confirmed for so long counts as lost.
 const FIRST_TRIP: Duration = Duration::from_millis(200);
 /// On what loses nothing, a guest that has not confirmed for so long had no room.
@@ -182,7 +184,8 @@ impl Peer {
         let now = self.time.now;
         let taking = self.frames.as_mut()?.taking()?;
         let newest = taking.intake.newest()?;
-        let is_new = taking.asked || taking.confirmed.is_none_or(|(tick, _)| tick != newest);
+        let is_new = |(tick, at)| tick != newest || now >= at + SIGN_INTERVAL;
+        let is_new = taking.asked || taking.confirmed.is_none_or(is_new);
         let is_due = rides || taking.confirmed.is_none_or(|(_, at)| now >= at + CONFIRM_INTERVAL);
         (is_new && is_due).then_some(newest)
     }

@@ -105,6 +105,11 @@ impl Sealer {
         self.recent.get(self.recent.len().checked_sub(ago + 1)?)
     }
 
+    /// The oldest tick whose frame is kept as it is.
+    pub(super) fn oldest_recent(&self) -> Option<Tick> {
+        self.recent.front().map(|frame| frame.tick)
+    }
+
     /// The oldest tick whose difference from the frame before it is kept; the one after the newest if none is.
     pub(crate) fn oldest(&self) -> Option<Tick> {
         Some(self.newest()?.plus(1).minus(self.coded.len() as u64))
