@@ -1,24 +1,24 @@
-//! A ball that the host moves and everybody sees move smoothly: `quickstart` alone, or `quickstart host` and, in another terminal,
-//! `quickstart join ADDRESS` with what the host prints.
+//! Rovers, one for each guest, who steers it: predicted at who steers, decided by the host, interpolated at everybody else.
+//! `quickstart` alone, or `quickstart host` and, in other terminals, `quickstart join ADDRESS` with what the host prints.
 
-use hecs::World;
+use hecs::{Entity, World};
 use std::{error::Error, thread, time::Duration, time::Instant};
-use tidelock::{Config, Interpolate, Peer, Replicate, Schema, SchemaError, policy::Host};
+use tidelock::{Checkpoint, Config, Interpolate, News, Peer, Replicate, Schema, policy::Host};
 use tidelock_loopback::{Conditions, Network};
 use tidelock_quic::{Identity, JoinConfig, ListenConfig, QuicTransport};
 
-#[derive(Clone, Copy, Replicate, Interpolate)]
+#[derive(Clone, Copy, Replicate, Interpolate, Checkpoint)]
 struct Position(#[net(step = 0.01, range = -500.0..=500.0)] [f32; 2]);
-
+#[derive(Clone, Copy, Default, Replicate)]
+struct Stick(#[net(step = 0.01, range = -1.0..=1.0)] [f32; 2]);
 #[derive(Clone, Copy, Default)]
-struct Ball;
-
-fn schema() -> Result<Schema, SchemaError> {
-    let schema = Schema::builder("quickstart").component::<Position>("position", |c| c.interpolate());
-    schema.kind::<Ball>("ball", Host::default()).build()
-}
+struct Rover;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let schema = || {
+        let schema = Schema::builder("quickstart").component::<Position>("position", |c| c.interpolate().checkpoint());
+        schema.kind::<Rover>("rover", Host::predicted()).input::<Stick>("stick").build()
+    };
     let (args, config): (Vec<String>, _) = (std::env::args().skip(1).collect(), Config::default());
     let mut peers = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["host"] => {
@@ -28,31 +28,31 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         ["join", address] => vec![Peer::join(schema()?, QuicTransport::join(address, JoinConfig::default())?, config)?],
         _ => {
-            let (net, perfect) = (Network::new(1), Conditions::default());
-            let host = Peer::host(schema()?, net.host(), config.clone())?;
-            vec![host, Peer::join(schema()?, net.join(perfect, perfect), config)?]
+            let (net, far) = (Network::new(1), Conditions { latency: Duration::from_millis(50), ..Conditions::default() });
+            vec![Peer::host(schema()?, net.host(), config.clone())?, Peer::join(schema()?, net.join(far, far), config)?]
         }
     };
-    let mut worlds: Vec<World> = peers.iter().map(|_| World::new()).collect();
-    if peers[0].is_host() {
-        peers[0].spawn(&mut worlds[0], Ball, (Position([10.0, 0.0]),))?;
-    }
-    let start = Instant::now();
+    let (start, mut worlds) = (Instant::now(), peers.iter().map(|_| World::new()).collect::<Vec<_>>());
     for frame in 0..600 {
         for (peer, world) in peers.iter_mut().zip(&mut worlds) {
-            let now = start.elapsed();
+            let (now, (y, x)) = (start.elapsed(), start.elapsed().as_secs_f32().sin_cos());
             peer.receive(now, world)?; // network in
+            peer.set_input(&Stick([x, y]))?; // a game would ask the gamepad; this one drives in a circle
+            while let Some(News::Joined { peer: guest, .. }) = peer.poll_news().filter(|_| peer.is_host()) {
+                let rover = peer.spawn(world, Rover, (Position([10.0, 0.0]),))?;
+                peer.grant(world, rover, 0, guest)?;
+            }
             while let Some(step) = peer.next_step(world) {
-                let (sin, cos) = (step.tick().0 as f32 / 60.0).sin_cos();
-                step.query::<&mut Position>(world).iter().for_each(|p| p.0 = [10.0 * cos, 10.0 * sin]);
+                for (rover, at) in step.query::<(Entity, &mut Position)>(world).iter() {
+                    let Stick(stick) = step.input(step.owner(world, rover).unwrap_or_default())?.value;
+                    (0..2).for_each(|i| at.0[i] += 10.0 * stick[i] * step.seconds());
+                }
             }
             peer.send(now, world)?; // network out
-            for (_, Position([x, y])) in peer.present::<Position>(world, now)?.filter(|_| frame % 30 == 0) {
-                println!("{} draws the ball at {x:6.2} {y:6.2}", peer.local());
+            for (rover, Position([x, y])) in peer.present::<Position>(world, now)?.filter(|_| frame % 30 == 0) {
+                println!("{}: {} is at {x:6.2} {y:6.2}", peer.local(), peer.owner(world, rover, 0).unwrap_or_default());
             }
-            if let Some(reason) = peer.ended() {
-                return Err(reason.clone().into());
-            }
+            peer.ended().cloned().map_or(Ok(()), Err)?;
         }
         thread::sleep(Duration::from_millis(16)); // a game would wait for the screen
     }

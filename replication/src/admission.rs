@@ -308,10 +308,8 @@ impl Peer {
             }
             Control::Digest(digest) => self.compare_digest(world, digest),
             Control::OwnershipAnswer(answer) => self.hear_answer(*answer),
-            Control::Fork(fork) => {
-                if self.host_says_of_fork(fork).is_err() {
-                    self.end_session(world, DisconnectReason::Malformed, true);
-                }
+            Control::Fork(fork) if self.host_says_of_fork(fork).is_err() => {
+                self.end_session(world, DisconnectReason::Malformed, true);
             }
             _ => {}
         }

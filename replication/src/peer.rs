@@ -114,6 +114,19 @@ pub(crate) enum Role {
     Ended(DisconnectReason),
 }
 
+impl Role {
+    fn host(config: &Config) -> Self {
+        let session = config.session.unwrap_or_else(made_up_id);
+        Self::Host(HostSide { session, next_peer: 1, left: VecDeque::new(), greeting: Vec::new(), rejections: 0 })
+    }
+
+    fn guest(terms: &Terms, config: &Config) -> Self {
+        let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
+        let (generation, early) = (machine.generation(), Default::default());
+        Self::Guest(GuestSide { machine, generation, link: None, clock: None, session: 0, lease_requested: false, early })
+    }
+}
+
 pub(crate) struct HostSide {
     pub(crate) session: u64,
     /// The lowest number that was never given to a guest.
@@ -198,23 +211,7 @@ impl Peer {
     fn new(schema: Schema, transport: Option<Box<dyn Transport>>, config: Config, host: bool) -> Result<Self, UsageError> {
         config.check()?;
         let terms = Terms::new(tidelock_netcore::control::PROTOCOL_VERSIONS, schema.digest(), &schema.entries());
-        let role = if host {
-            let session = config.session.unwrap_or_else(made_up_id);
-            Role::Host(HostSide { session, next_peer: 1, left: VecDeque::new(), greeting: Vec::new(), rejections: 0 })
-        } else {
-            let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
-            let generation = machine.generation();
-            let link = None;
-            Role::Guest(GuestSide {
-                machine,
-                generation,
-                link,
-                clock: None,
-                session: 0,
-                lease_requested: false,
-                early: Default::default(),
-            })
-        };
+        let role = if host { Role::host(&config) } else { Role::guest(&terms, &config) };
         let schema = schema.0;
         let mut roster = BTreeMap::new();
         if host {

@@ -12,9 +12,9 @@ use tidelock_netcore::control::{Control, Digest, Verdict};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 impl Peer {
-    /// The digest of each component over all networked entities of the world, as it is there; the first is that of presence:
-    /// which entities there are, of which kind, with which components. A component that names an entity without a name counts as
-    /// not being there, as it is for others.
+    /// The digest of each component over all networked entities of the world whose state travels, as it is there; the first is that
+    /// of presence: which entities there are, of which kind, with which components. A component that names an entity without a name
+    /// counts as not being there, as it is for others.
     #[must_use]
     pub fn digests(&self, world: &World) -> Vec<u64> {
         self.digests_of(world, None)

@@ -1,11 +1,12 @@
 //! Bots: they play for the host and for the guests. The same seed makes the same choices.
 
-use crate::game::{Crate, Drone, HALF, Health, Pose, SPEED, Shot};
+use crate::game::{Crate, Drone, HALF, Health, Player, Pose, Rally, SPEED, Shot, Stick};
 use hecs::{Entity, World};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::f32::consts::TAU;
-use tidelock::{Step, To, UsageError};
+use tidelock::policy::Timeline;
+use tidelock::{Peer, Step, To, UsageError};
 
 /// Ticks that an entity lives, on average.
 const LIFE: u32 = 600;
@@ -15,6 +16,12 @@ const CHEAT: u32 = 2000;
 const JUMP: f32 = 150.0;
 /// A guest shoots once in so many ticks, on average.
 const SHOOT: u32 = 30;
+/// One in so many shots goes at a player.
+const DUEL: u32 = 8;
+/// A pilot moves its stick, kicks and gives an order once in so many frames, on average.
+const STEER: u32 = 30;
+const KICK: u32 = 20;
+const ORDER: u32 = 60;
 /// An entity turns once in so many ticks, on average.
 const TURN: u32 = 40;
 
@@ -112,8 +119,11 @@ impl Bot {
     }
 
     fn shoot(&mut self, world: &World, step: &mut Step<'_>) -> Result<(), UsageError> {
-        let mut query = world.query::<(Entity, &Health)>();
-        let targets: Vec<Entity> = query.iter().map(|t| t.0).collect();
+        let targets: Vec<Entity> = if self.one_in(DUEL) {
+            world.query::<Entity>().with::<&Player>().iter().collect()
+        } else {
+            world.query::<Entity>().with::<&Health>().iter().collect()
+        };
         if targets.is_empty() {
             return Ok(());
         }
@@ -131,6 +141,56 @@ impl Bot {
 
     /// From 0 to `most`, evenly.
     fn below(&mut self, most: f32) -> f32 {
-        self.rng.next_u32() as f32 / u32::MAX as f32 * most
+        below(&mut self.rng, most)
+    }
+}
+
+fn below(rng: &mut Pcg64Mcg, most: f32) -> f32 {
+    rng.next_u32() as f32 / u32::MAX as f32 * most
+}
+
+/// Plays as a person would: moves a stick, kicks, gives orders.
+pub(crate) struct Pilot {
+    stick: Stick,
+    rng: Pcg64Mcg,
+    /// Orders that it gave.
+    pub(crate) orders: u32,
+}
+
+impl Pilot {
+    /// A pilot.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { stick: Stick::default(), rng: Pcg64Mcg::seed_from_u64(!seed), orders: 0 }
+    }
+
+    /// Plays for a frame, or lets everything go.
+    ///
+    /// # Errors
+    /// None in a correct program.
+    pub(crate) fn frame(&mut self, peer: &mut Peer, world: &World, plays: bool) -> Result<(), UsageError> {
+        if !plays {
+            (self.stick.x, self.stick.y) = (0.0, 0.0);
+            return peer.set_input(&self.stick);
+        }
+        if self.one_in(STEER) {
+            (self.stick.x, self.stick.y) = (below(&mut self.rng, 2.0) - 1.0, below(&mut self.rng, 2.0) - 1.0);
+        }
+        if self.one_in(KICK) {
+            self.stick.kick.press();
+        }
+        if self.one_in(ORDER) && peer.confirmed(Timeline::Lockstep).is_some() {
+            let (x, y) = (below(&mut self.rng, 100.0) - 50.0, below(&mut self.rng, 100.0) - 50.0);
+            match peer.order(world, &Rally { x, y, number: self.orders }) {
+                Ok(_) => self.orders += 1,
+                // too many wait for the host: not given
+                Err(UsageError::Backlog) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        peer.set_input(&self.stick)
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.next_u32().is_multiple_of(n)
     }
 }

@@ -35,6 +35,9 @@ pub(crate) enum Failure {
     /// The worlds were not equal at the end.
     #[error("this world is not equal to the host's; what differs: {0}")]
     Differs(String),
+    /// What every peer computes was not the same everywhere.
+    #[error("{0} ticks did not come out as they did at the host")]
+    Diverged(u32),
     /// The game is not over, or the host has not asked.
     #[error("this world was not compared with the host's")]
     NotCompared,

@@ -74,7 +74,8 @@ impl View {
         let (mut oldest, mut stale) = (Duration::ZERO, false);
         for (entity, pose) in peer.present::<Pose>(world, now)? {
             std::hint::black_box(pose);
-            if !peer.has_authority::<Pose>(world, entity) {
+            // what this guest decides or predicts, it draws as it is now
+            if !peer.has_authority::<Pose>(world, entity) && !peer.is_owner(world, entity) {
                 oldest = oldest.max(peer.age(world, entity).unwrap_or_default());
                 stale |= peer.is_stale(world, entity);
             }

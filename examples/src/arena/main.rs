@@ -1,5 +1,5 @@
-//! The front door: a host and guests, their worlds full of entities that move, come and go, over QUIC on a bad network; and at the
-//! end, are all worlds equal?
+//! The front door: a host and guests, their worlds full of entities that move, come and go, under all kinds of authority side by
+//! side, over QUIC on a bad network; and at the end, are all worlds equal, and were they in every tick in which they must be?
 //!
 //! `arena` alone runs all of them in one process. `arena host` prints an address, and `arena join ADDRESS` in another terminal, or
 //! on another machine, comes in. The exit status is 0 only if the worlds ended equal, judged by each process for itself.
@@ -13,8 +13,10 @@ mod gauge;
 mod options;
 mod report;
 mod roles;
+mod rules;
 mod run;
 mod stadium;
+mod trail;
 
 use clap::Parser;
 use options::{Cli, Command};

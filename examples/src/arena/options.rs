@@ -36,11 +36,14 @@ pub(crate) enum Command {
 #[derive(Args)]
 pub(crate) struct AllOptions {
     /// How many guests.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=255))]
     pub(crate) guests: u16,
-    /// About how many entities in all; the host and each guest own the same share.
+    /// About how many entities in all, the ball game and the crowd not counted; the host and each guest own the same share.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub(crate) entities: u32,
+    /// How many units the crowd has that all peers compute in lockstep.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) units: u32,
     /// Seconds to play.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) seconds: u32,
@@ -73,6 +76,9 @@ pub(crate) struct HostOptions {
     /// Entities that the host owns.
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub(crate) entities: u32,
+    /// How many units the crowd has that all peers compute in lockstep.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) units: u32,
     /// Seconds to play from when the first guest is in.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) seconds: u32,

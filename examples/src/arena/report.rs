@@ -1,8 +1,10 @@
 //! What a person, or a script, is told.
 
+use crate::game::Agreed;
 use crate::gauge::View;
 use crate::roles::{Guest, Host, Phase};
 use crate::stadium;
+use crate::trail::Corrected;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -24,6 +26,90 @@ pub(crate) struct Figures {
     corrections: Option<u64>,
     refused: Option<u64>,
     lost: u64,
+    computed: Computed,
+}
+
+/// What became of predictions, and of what every peer computes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Computed {
+    /// Corrections of all guests, by cause. `None`: none of them is in this process.
+    corrected: Option<Corrected>,
+    /// Ticks that a guest ran again, per second.
+    reruns_per_second: Option<f64>,
+    /// Ticks that guests compared with the host's.
+    rollback: u64,
+    lockstep: u64,
+    /// Those of them that differed.
+    differing: u64,
+    /// Orders that guests gave.
+    given: u64,
+    /// Those that took effect.
+    sealed: u64,
+}
+
+impl Computed {
+    fn take(&mut self, agreed: &Agreed, sealed: u32) {
+        self.rollback += u64::from(agreed.rollback);
+        self.lockstep += u64::from(agreed.lockstep);
+        self.differing += u64::from(agreed.differing);
+        self.given += u64::from(agreed.orders);
+        self.sealed += u64::from(sealed);
+    }
+
+    fn of(host: Option<&Host>, guests: &[Guest]) -> Self {
+        let mut computed = Self::default();
+        match host {
+            Some(host) => host.agreed.iter().for_each(|(guest, agreed)| computed.take(agreed, host.trail.orders_of(*guest))),
+            None => {
+                let results = guests.iter().filter_map(|g| Some((g.comparison.result?, g.trail.orders_of(g.peer.local()))));
+                results.for_each(|(agreed, sealed)| computed.take(&agreed, sealed));
+            }
+        }
+        if !guests.is_empty() {
+            let sum = guests.iter().map(|g| g.corrected).fold(Corrected::default(), Corrected::plus);
+            computed.corrected = Some(sum);
+            let seconds: f64 = guests.iter().map(|g| g.link.time.as_secs_f64()).sum();
+            computed.reruns_per_second = Some(guests.iter().map(|g| g.trail.reruns).sum::<u64>() as f64 / seconds.max(1e-9));
+        }
+        computed
+    }
+
+    fn words(&self, say: &mut impl FnMut(&str, String)) {
+        if let Some(c) = self.corrected {
+            let causes = format!("{} input late, {} others' doing, {} spawns refused", c.late_input, c.other, c.refused);
+            say("predictions corrected", causes);
+            say("rollbacks for an input guessed wrong", format!("{}, the deepest of {} ticks", c.rollbacks, c.deepest));
+        }
+        if let Some(reruns) = self.reruns_per_second {
+            say("ticks run again per guest", format!("{reruns:.0} a second"));
+        }
+        let ticks = format!("{} rollback, {} lockstep, {} of them differ", self.rollback, self.lockstep, self.differing);
+        say("computed ticks compared", ticks);
+        let lost = self.given.saturating_sub(self.sealed);
+        say("orders to the crowd", format!("{} given, {} took effect, {lost} lost", self.given, self.sealed));
+    }
+
+    fn json(&self) -> String {
+        let of = |of: fn(&Corrected) -> u64| whole(self.corrected.as_ref().map(of));
+        format!(
+            concat!(
+                r#""predicted_late_input":{},"predicted_other":{},"predicted_refused":{},"rollbacks":{},"deepest":{},"reruns_per_second":{},"#,
+                r#""rollback_compared":{},"lockstep_compared":{},"ticks_differing":{},"orders_given":{},"orders_sealed":{},"orders_lost":{}"#
+            ),
+            of(|c| c.late_input),
+            of(|c| c.other),
+            of(|c| c.refused),
+            of(|c| c.rollbacks),
+            of(|c| c.deepest),
+            number(self.reruns_per_second),
+            self.rollback,
+            self.lockstep,
+            self.differing,
+            self.given,
+            self.sealed,
+            self.given.saturating_sub(self.sealed),
+        )
+    }
 }
 
 impl Figures {
@@ -36,6 +122,7 @@ impl Figures {
         if !guests.is_empty() {
             figures.take_guests(guests);
         }
+        figures.computed = Computed::of(host, guests);
         figures
     }
 
@@ -142,7 +229,7 @@ impl Report {
         let mut text = String::new();
         let mut say = |what: &str, value: String| {
             // writing to a string does not fail
-            let _ = writeln!(text, "{what:<34}{value}");
+            let _ = writeln!(text, "{what:<38}{value}");
         };
         say("all worlds ended equal", if self.equal { "yes".into() } else { "NO".into() });
         say("played", format!("{} ticks, {} entities at the end, {} guests", self.ticks, f.entities, self.guests));
@@ -164,6 +251,7 @@ impl Report {
         if let Some(corrections) = f.corrections {
             say("values put back at their owners", format!("{corrections}"));
         }
+        f.computed.words(&mut say);
         say("packets that QUIC lost", format!("{}", f.lost));
         text
     }
@@ -180,7 +268,7 @@ impl Report {
             concat!(
                 r#"{{"arena":true,"equal":{},"guests":{},"entities":{},"visible":{},"ticks":{},"seconds":{:.2},"rtt_ms":{},"jitter_ms":{},"#,
                 r#""loss":{},"kbps_down_per_guest":{:.1},"kbps_up_per_guest":{:.1},"raw_kbps":{},"interpolation_delay_ms":{},"#,
-                r#""starved_pct":{},"oldest_ms":{},"refused":{},"corrections":{},"quic_lost":{},"seed":{}}}"#
+                r#""starved_pct":{},"oldest_ms":{},"refused":{},"corrections":{},{},"quic_lost":{},"seed":{}}}"#
             ),
             self.equal,
             self.guests,
@@ -199,6 +287,7 @@ impl Report {
             number(f.oldest_ms),
             whole(f.refused),
             whole(f.corrections),
+            f.computed.json(),
             f.lost,
             c.seed,
         )

@@ -1,15 +1,18 @@
 //! The two roles, each driven frame by frame: the same in one process and across processes.
 
-use crate::bots::{Bot, Side};
+use crate::bots::{Bot, Pilot, Side};
 use crate::failure::Failure;
-use crate::game::{Finish, Pose, referee, schema};
+use crate::game::{Agreed, Finish, Pose, Rally, TrailPart, referee, schema};
 use crate::gauge::{Raw, View};
+use crate::rules;
+use crate::trail::{Comparison, Corrected, Trail};
 use hecs::{Entity, World};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use tidelock::netcore::error::DisconnectReason;
 use tidelock::netcore::transport::Transport;
-use tidelock::{Config, News, Peer, PeerId, PeerStats, To};
+use tidelock::policy::Timeline;
+use tidelock::{Config, News, Peer, PeerId, PeerStats, To, UsageError};
 
 /// Between two comparisons, at least.
 const COMPARE: Duration = Duration::from_millis(250);
@@ -18,11 +21,16 @@ const COMPARE_AGAIN: Duration = Duration::from_secs(2);
 /// How long the worlds may take to become equal when changes have stopped.
 pub(crate) const SETTLE: Duration = Duration::from_secs(30);
 
+/// Ticks after which the relic goes from hand to hand.
+const PASS_ON: u64 = 120;
+
 /// What a role is made from.
 #[derive(Clone)]
 pub(crate) struct Setup {
     /// Entities that this peer keeps.
     pub(crate) share: usize,
+    /// Units of the crowd, if this peer is the host.
+    pub(crate) units: u32,
     /// The bots' choices come from it.
     pub(crate) seed: u64,
     /// See [`Config::send_every`].
@@ -36,7 +44,7 @@ impl Setup {
         // bots cheat more often than people would be allowed to
         let refusals = 1_000_000;
         let (send_every, time_out) = (self.send_every, self.time_out);
-        Config { name: name.into(), guests: 1000, refusals, send_every, time_out, ..Config::default() }
+        Config { name: name.into(), guests: 255, refusals, send_every, time_out, ..Config::default() }
     }
 }
 
@@ -105,6 +113,15 @@ pub(crate) struct Host {
     played: Duration,
     /// Things to be told to a person.
     pub(crate) remarks: Vec<String>,
+    pilot: Pilot,
+    /// How often the relic was passed on.
+    turn: u64,
+    /// What the computed timelines were, tick by tick.
+    pub(crate) trail: Trail,
+    /// What of it has not been sent to all yet.
+    parts: VecDeque<TrailPart>,
+    /// By guest: how its own trail compares.
+    pub(crate) agreed: BTreeMap<PeerId, Agreed>,
 }
 
 impl Host {
@@ -113,9 +130,16 @@ impl Host {
     /// # Errors
     /// None in a correct program.
     pub(crate) fn new(transport: impl Transport + 'static, setup: &Setup, wanted: usize, seconds: u32) -> Result<Self, Failure> {
+        let (mut peer, mut world) = (Peer::host(schema()?, transport, setup.config("host"))?, World::new());
+        rules::set_up(&mut peer, &mut world, setup.units)?;
         Ok(Self {
-            peer: Peer::host(schema()?, transport, setup.config("host"))?,
-            world: World::new(),
+            peer,
+            world,
+            pilot: Pilot::new(setup.seed),
+            turn: 0,
+            trail: Trail::default(),
+            parts: VecDeque::new(),
+            agreed: BTreeMap::new(),
             bot: Bot::new(Side::Host, setup.share, setup.seed),
             phase: Phase::Gathering,
             wanted,
@@ -137,12 +161,15 @@ impl Host {
     /// None in a correct program.
     pub(crate) fn frame(&mut self, now: Duration) -> Result<(), Failure> {
         self.peer.receive(now, &mut self.world)?;
-        self.hear_news();
+        self.hear_news()?;
         let playing = matches!(self.phase, Phase::Gathering | Phase::Playing { .. });
+        self.pilot.frame(&mut self.peer, &self.world, playing)?;
         while let Some(mut step) = self.peer.next_step(&mut self.world) {
-            if playing {
+            rules::run(&mut self.world, &mut step, &mut self.trail)?;
+            if playing && step.timeline() == Timeline::Session {
                 let tick = step.tick().0;
                 self.bot.step(&mut self.world, &mut step)?;
+                rules::carry(&self.world, &step);
                 referee(step.peer(), &mut self.world, tick)?;
                 if let Phase::Playing { .. } = self.phase {
                     self.ticks += 1;
@@ -153,22 +180,53 @@ impl Host {
             }
         }
         if playing {
+            self.pass_on()?;
             self.look_at_links(now);
         }
+        self.tell_trail()?;
         self.go_on(now)?;
         Ok(self.peer.send(now, &mut self.world)?)
     }
 
-    fn hear_news(&mut self) {
+    /// The relic goes on from guest to guest.
+    fn pass_on(&mut self) -> Result<(), Failure> {
+        let turn = self.peer.tick().0 / PASS_ON;
+        if turn != self.turn {
+            self.turn = turn;
+            let guests = self.guests();
+            rules::pass_on(&mut self.peer, &mut self.world, &guests, turn)?;
+        }
+        Ok(())
+    }
+
+    /// After the game: the next pieces of what was computed go out, and guests tell how they compare.
+    fn tell_trail(&mut self) -> Result<(), Failure> {
+        while let Some(part) = self.parts.front() {
+            match self.peer.send_message(&self.world, To::All, part) {
+                Ok(()) => drop(self.parts.pop_front()),
+                // again in a later frame; who has got it does not mind
+                Err(UsageError::Backlog) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.agreed.extend(self.peer.messages::<Agreed>()?);
+        Ok(())
+    }
+
+    fn hear_news(&mut self) -> Result<(), Failure> {
         while let Some(news) = self.peer.poll_news() {
             match news {
                 News::Compared { peer, differing } => drop(self.verdicts.insert(peer, differing)),
-                News::Joined { peer, name } => self.remarks.push(format!("{peer} ({name}) has joined")),
+                News::Joined { peer, name } => {
+                    rules::welcome(&mut self.peer, &mut self.world, peer)?;
+                    self.remarks.push(format!("{peer} ({name}) has joined"));
+                }
                 News::Left { peer, reason } => self.remarks.push(format!("{peer} has left: {reason}")),
                 News::Misbehaved { peer, error } => self.remarks.push(format!("{peer} broke the protocol: {error}")),
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// From phase to phase.
@@ -179,6 +237,7 @@ impl Host {
             Phase::Playing { since } if now >= since + Duration::from_secs(self.seconds.into()) && guests > 0 => {
                 self.played = now - since;
                 self.peer.send_message(&self.world, To::All, &Finish { seconds: self.seconds })?;
+                self.parts = self.trail.parts();
                 self.phase = Phase::Settling { since: now, asked: None };
             }
             Phase::Settling { since, asked } => {
@@ -206,7 +265,15 @@ impl Host {
     /// Did every guest that is in find its world equal to the host's, when last asked?
     pub(crate) fn is_equal(&self) -> bool {
         let guests = self.guests();
-        !guests.is_empty() && guests.iter().all(|guest| self.verdicts.get(guest).is_some_and(Vec::is_empty))
+        let agrees = |guest| self.agreed.get(guest).is_some_and(|agreed| agreed.differing == 0) && self.lost_orders() == 0;
+        let equal = |guest| self.verdicts.get(guest).is_some_and(Vec::is_empty);
+        !guests.is_empty() && guests.iter().all(|guest| equal(guest) && agrees(guest))
+    }
+
+    /// Orders that guests gave and that never took effect, of guests that have told how many they gave.
+    pub(crate) fn lost_orders(&self) -> u64 {
+        let lost = |(guest, agreed): (&PeerId, &Agreed)| u64::from(agreed.orders.saturating_sub(self.trail.orders_of(*guest)));
+        self.agreed.iter().map(lost).sum()
     }
 
     /// Keeps what is counted of each link, since a link that has ended has no figures.
@@ -237,7 +304,12 @@ impl Host {
             return Ok(());
         }
         let differing = |v: &(&PeerId, &Vec<String>)| !v.1.is_empty();
-        let told: Vec<String> = self.verdicts.iter().filter(differing).map(|(p, d)| format!("{p}: {}", d.join(", "))).collect();
+        let mut told: Vec<String> =
+            self.verdicts.iter().filter(differing).map(|(p, d)| format!("{p}: {}", d.join(", "))).collect();
+        told.extend(self.agreed.iter().filter(|a| a.1.differing > 0).map(|(p, a)| format!("{p}: {} ticks", a.differing)));
+        if self.lost_orders() > 0 {
+            told.push(format!("{} orders were lost", self.lost_orders()));
+        }
         Err(Failure::NotEqual(if told.is_empty() { "not every guest has answered".into() } else { told.join("; ") }))
     }
 
@@ -267,6 +339,14 @@ pub(crate) struct Guest {
     /// Ticks played.
     pub(crate) ticks: u64,
     written: HashMap<Entity, Pose>,
+    /// Steers, and gives orders.
+    pub(crate) pilot: Pilot,
+    /// What the computed timelines were, tick by tick.
+    pub(crate) trail: Trail,
+    /// How that compares with the host's.
+    pub(crate) comparison: Comparison,
+    /// What was predicted and did not come true.
+    pub(crate) corrected: Corrected,
 }
 
 impl Guest {
@@ -287,6 +367,10 @@ impl Guest {
             delay: Duration::ZERO,
             ticks: 0,
             written: HashMap::new(),
+            pilot: Pilot::new(setup.seed),
+            trail: Trail::default(),
+            comparison: Comparison::default(),
+            corrected: Corrected::default(),
         })
     }
 
@@ -302,14 +386,20 @@ impl Guest {
         self.count_corrections();
         self.hear_news();
         self.finished |= !self.peer.messages::<Finish>()?.is_empty();
+        self.pilot.frame(&mut self.peer, &self.world, !self.finished)?;
         while let Some(mut step) = self.peer.next_step(&mut self.world) {
-            if !self.finished {
+            rules::run(&mut self.world, &mut step, &mut self.trail)?;
+            // a bot's decision is not taken again when the tick is run again
+            if !self.finished && step.timeline() == Timeline::Session && !step.rerun() {
                 self.ticks += 1;
                 self.bot.step(&mut self.world, &mut step)?;
+                rules::carry(&self.world, &step);
             }
         }
         self.note_written();
+        self.compare_trails()?;
         if !self.finished {
+            self.corrected.look(&self.peer, now);
             self.view.draw(&self.peer, &self.world, now)?;
             self.look_at_link(now);
         }
@@ -326,11 +416,26 @@ impl Guest {
         }
     }
 
-    /// What this guest wrote and finds changed, the host has put back.
+    /// Compares what this guest computed with what the host did, and tells it.
+    fn compare_trails(&mut self) -> Result<(), Failure> {
+        for (_, part) in self.peer.messages::<TrailPart>()? {
+            self.comparison.hear(&part);
+        }
+        // orders that are on their way will be sealed, or are lost: it is for the host to say when they are not there then
+        if !self.finished || !self.peer.is_in_session() || self.peer.pending_orders::<Rally>()?.next().is_some() {
+            return Ok(());
+        }
+        if let Some(agreed) = self.comparison.compare(&self.peer, &self.trail, self.pilot.orders) {
+            self.peer.send_message(&self.world, To::Host, &agreed)?;
+        }
+        Ok(())
+    }
+
+    /// What this guest wrote and finds changed, the host has put back, unless it has given it to another.
     fn count_corrections(&mut self) {
         for (entity, before) in &self.written {
-            let now = self.world.get::<&Pose>(*entity);
-            self.view.corrections += u64::from(now.is_ok_and(|now| *now != *before));
+            let changed = self.world.get::<&Pose>(*entity).is_ok_and(|now| *now != *before);
+            self.view.corrections += u64::from(changed && self.peer.has_authority::<Pose>(&self.world, *entity));
         }
     }
 
@@ -360,6 +465,10 @@ impl Guest {
     /// # Errors
     /// [`Failure::Differs`]; [`Failure::NotCompared`].
     pub(crate) fn verdict(&self) -> Result<(), Failure> {
+        let Some(agreed) = &self.comparison.result else { return Err(Failure::NotCompared) };
+        if agreed.differing > 0 {
+            return Err(Failure::Diverged(agreed.differing));
+        }
         match &self.verdict {
             Some(differing) if self.finished && differing.is_empty() => Ok(()),
             Some(differing) if self.finished => Err(Failure::Differs(differing.join(", "))),

@@ -56,14 +56,14 @@ impl Pace {
 /// # Errors
 /// [`Failure`].
 pub(crate) fn all_in_one(options: &AllOptions) -> Result<(), Failure> {
-    let &AllOptions { guests: wanted, entities, seconds, latency, jitter, loss, ref common, .. } = options;
+    let &AllOptions { guests: wanted, entities, units, seconds, latency, jitter, loss, ref common, .. } = options;
     let conditions = Conditions { latency, jitter, loss, seed: common.seed };
     let share = if options.stadium { stadium::DRONES } else { entities as usize / (usize::from(wanted) + 1) };
     let rest = (entities as usize).saturating_sub(share * usize::from(wanted));
     let (transport, address) = listen(([127, 0, 0, 1], 0).into(), wanted, common.timing())?;
     let (_shim, address) = shimmed(address, &conditions)?;
     let target = format!("{address}#{}", transport.fingerprint());
-    let mut host = Host::new(transport, &setup(common, rest, 0), wanted.into(), seconds)?;
+    let mut host = Host::new(transport, &setup(common, rest, units, 0), wanted.into(), seconds)?;
     if options.stadium {
         stadium::limit(&mut host, options.nearest as usize)?;
     }
@@ -71,7 +71,7 @@ pub(crate) fn all_in_one(options: &AllOptions) -> Result<(), Failure> {
     let mut guests = Vec::new();
     for i in 1..=wanted {
         let transport = QuicTransport::join(&target, join)?;
-        guests.push(Guest::new(transport, &setup(common, share, i.into()), &format!("bot {i}"))?);
+        guests.push(Guest::new(transport, &setup(common, share, 0, i.into()), &format!("bot {i}"))?);
     }
     println!(
         "{wanted} guests and about {entities} entities for {seconds} s, over QUIC with {latency} ms round trip, {jitter} ms jitter, \
@@ -129,7 +129,7 @@ pub(crate) fn host(options: &HostOptions) -> Result<(), Failure> {
     println!("{}", transport.address());
     flush();
     eprintln!("waiting for guests: arena join {}", transport.address());
-    let mut host = Host::new(transport, &setup(common, options.entities as usize, 0), 1, options.seconds)?;
+    let mut host = Host::new(transport, &setup(common, options.entities as usize, options.units, 0), 1, options.seconds)?;
     let mut pace = Pace::new();
     while host.phase != Phase::Over {
         let now = pace.frame();
@@ -165,7 +165,7 @@ pub(crate) fn join(options: &JoinOptions) -> Result<(), Failure> {
         None => (None, options.address.clone()),
     };
     // bots of several processes are not to do the same
-    let setup = setup(common, options.entities as usize, u64::from(std::process::id()) << 32);
+    let setup = setup(common, options.entities as usize, 0, u64::from(std::process::id()) << 32);
     let join = JoinConfig { deadline: common.time_out(), timing: common.timing() };
     let mut guests = [Guest::new(QuicTransport::join(&target, join)?, &setup, "guest")?];
     let mut pace = Pace::new();
@@ -187,8 +187,8 @@ pub(crate) fn join(options: &JoinOptions) -> Result<(), Failure> {
     outcome
 }
 
-fn setup(common: &Common, share: usize, salt: u64) -> Setup {
-    Setup { share, seed: common.seed.wrapping_add(salt), send_every: common.send_every, time_out: common.time_out() }
+fn setup(common: &Common, share: usize, units: u32, salt: u64) -> Setup {
+    Setup { share, units, seed: common.seed.wrapping_add(salt), send_every: common.send_every, time_out: common.time_out() }
 }
 
 /// A transport for a host, and where it really listens.
