@@ -54,10 +54,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Control::OwnershipRequest(OwnershipRequest { number: 7, net: (3 << 16) + 5, slot: 1 }),
         Control::OwnershipRelease(OwnershipRelease { net: 9, slot: 0, epoch: 300, to: Some(2) }),
         Control::OwnershipAnswer(OwnershipAnswer { number: 7, verdict: OwnershipVerdict::Granted { epoch: 4 } }),
-        Control::Fork(Fork::Digest(StateDigest { line: 2, tick: 300, digest: u64::MAX })),
-        Control::Fork(Fork::Found(ForkFound { line: 1, tick: 300, digest: 5, peers: vec![(1, 6), (900, u64::MAX)] })),
+        Control::Fork(Fork::Digest(StateDigest { line: 2, tick: 300, digest: 0x0102_0304_0506_0708 })),
+        Control::Fork(Fork::Found(ForkFound { line: 1, tick: 7, digest: 5, peers: vec![(1, 6), (900, u64::MAX)] })),
         Control::Fork(Fork::Question(ForkQuestion { line: 2, tick: 300, ask: ForkAsk::Rows { part: 1, class: 63 } })),
-        Control::Fork(Fork::Answer(ForkAnswer::Sums(vec![1, 2, u64::MAX]))),
+        Control::Fork(Fork::Answer(ForkAnswer::Sums(vec![1, 2]))),
         Control::Fork(Fork::Answer(ForkAnswer::Rows(vec![(9, 1), (10, u64::MAX)]))),
         Control::Fork(Fork::Answer(ForkAnswer::Value(Some(vec![1, 2, 3])))),
         Control::Fork(Fork::Located(ForkLocated {

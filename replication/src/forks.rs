@@ -66,23 +66,27 @@ struct Line {
     done: Tick,
     states: VecDeque<Arc<State>>,
     bytes: usize,
-    spare: Option<Box<State>>,
+    /// Those that were let go: their memory is used again.
+    spare: Vec<Arc<State>>,
     /// The rows of a structure, by name: it rarely changes.
     sorted: (Arc<Structure>, Vec<Row>),
 }
 
 impl Line {
-    fn room(&mut self) -> Box<State> {
-        self.spare.take().unwrap_or_default()
+    /// A state that nobody else holds, to be taken anew.
+    fn room(&mut self) -> Arc<State> {
+        self.spare.pop().unwrap_or_default()
     }
 
-    fn keep(&mut self, state: Box<State>) {
+    fn keep(&mut self, state: Arc<State>) {
         self.bytes += state.cost();
-        self.states.push_back(Arc::from(state));
+        self.states.push_back(state);
         while self.states.len() > limits::DIGEST_STATES || self.bytes > limits::DIGEST_BYTES && self.states.len() > 1 {
             let Some(oldest) = self.states.pop_front() else { return };
             self.bytes -= oldest.cost();
-            self.spare = Arc::into_inner(oldest).map(Box::new);
+            if Arc::strong_count(&oldest) == 1 {
+                self.spare.push(oldest);
+            }
         }
     }
 
@@ -190,7 +194,9 @@ impl Peer {
             let slot = self.entities.slot_at(world, entity)?;
             self.entities.get(slot).filter(|r| kinds >> r.kind & 1 != 0 && !r.parked).map(|r| r.net)
         };
-        state.take_live(&self.schema, line, world, &found, &entities, &names);
+        if let Some(state) = Arc::get_mut(&mut state) {
+            state.take_live(&self.schema, line, world, &found, &entities, &names);
+        }
         (self.forks.found, self.forks.entities) = (found, entities);
         self.digest_taken(line, tick, from, next, state);
     }
@@ -229,7 +235,7 @@ impl Peer {
     }
 
     /// Guest: the digests of rollback, of steps that are certain by now.
-    pub(crate) fn digest_confirmed(&mut self, world: &World) {
+    pub(crate) fn digest_confirmed(&mut self) {
         let line = Timeline::Rollback;
         if self.is_host() || self.schema.kinds_of(line) == 0 {
             return;
@@ -251,7 +257,7 @@ impl Peer {
                     After::Gone => self.forks.line_mut(line).next = None,
                     After::Save(at) => {
                         let start = if begins { Some(NetId(0)) } else { self.forks.line(line).next };
-                        self.digest_saved(world, tick, at, start.unwrap_or_default());
+                        self.digest_saved(tick, at, start.unwrap_or_default());
                     }
                 }
             }
@@ -268,7 +274,7 @@ impl Peer {
     }
 
     /// The digest of a slice of a save.
-    fn digest_saved(&mut self, world: &World, tick: Tick, at: Tick, from: NetId) {
+    fn digest_saved(&mut self, tick: Tick, at: Tick, from: NetId) {
         let line = Timeline::Rollback;
         let mut state = self.forks.line_mut(line).room();
         let (mut rows, mut sorted) =
@@ -294,7 +300,7 @@ impl Peer {
             let next = all.get(cut).filter(|row| row.net < resources).map(|row| row.net);
             rows.clear();
             rows.extend_from_slice(if next.is_some() { &all[..cut] } else { all });
-            state.take_saved(&self.schema, saves.watched(), save, &rows, &self.names_in(save, world));
+            Arc::get_mut(&mut state)?.take_saved(&self.schema, saves.watched(), save, &rows, &self.names_in(save));
             Some(next)
         });
         self.forks.rows = rows;
@@ -306,7 +312,7 @@ impl Peer {
     }
 
     /// The names of a save's entities by the handles that they had.
-    fn names_in<'a>(&'a self, save: &'a Save, _: &'a World) -> impl Fn(Entity) -> Option<NetId> + 'a {
+    fn names_in<'a>(&'a self, save: &'a Save) -> impl Fn(Entity) -> Option<NetId> + 'a {
         let by_id = OnceCell::new();
         let graves = self.saves[Timeline::Rollback].as_ref().map(|saves| &saves.graves[..]).unwrap_or_default();
         move |entity| {
@@ -317,9 +323,11 @@ impl Peer {
         }
     }
 
-    fn digest_taken(&mut self, line: Timeline, tick: Tick, from: NetId, next: Option<NetId>, mut state: Box<State>) {
-        state.tick = tick;
-        state.seal(self.session());
+    fn digest_taken(&mut self, line: Timeline, tick: Tick, from: NetId, next: Option<NetId>, mut state: Arc<State>) {
+        if let Some(state) = Arc::get_mut(&mut state) {
+            state.tick = tick;
+            state.seal(self.session());
+        }
         let digest = state.digest;
         let of = self.forks.line_mut(line);
         of.next = next;

@@ -68,7 +68,7 @@ impl Peer {
             self.reconcile(world);
             self.load_states(world);
             self.check_guesses(world);
-            self.digest_confirmed(world);
+            self.digest_confirmed();
             self.tell_forks();
         }
         self.resolve_messages();

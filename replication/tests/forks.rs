@@ -147,7 +147,7 @@ fn play(world: &mut World, step: &mut Step<'_>) {
             (e, m.anger)
         })
         .collect();
-    for (entity, _) in old.into_iter().filter(|(_, anger)| anger % 64 == 0) {
+    for (entity, _) in old.into_iter().filter(|(_, anger)| anger.is_multiple_of(64)) {
         step.despawn(world, entity).unwrap();
     }
 }

@@ -5,10 +5,11 @@
 use clap::Parser;
 use hecs::World;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tidelock::policy::{Lockstep, Timeline};
 use tidelock::{Checkpoint, Config, News, Peer, Schema};
-use tidelock_benches::alloc::{Counting, count};
+use tidelock_benches::alloc::Counting;
+use tidelock_benches::meter::{Reading, Series, timed};
 use tidelock_loopback::{Conditions, Network};
 
 #[global_allocator]
@@ -61,15 +62,13 @@ struct Seat {
 }
 
 impl Seat {
-    /// One frame; gives the time that the calls of `next_step` took, and how often they allocated.
-    fn frame(&mut self, now: Duration) -> Result<(Duration, u64), String> {
+    /// One frame; gives what the calls of `next_step` took.
+    fn frame(&mut self, now: Duration) -> Result<Reading, String> {
         self.peer.receive(now, &mut self.world).map_err(|e| e.to_string())?;
-        let (mut time, mut calls) = (Duration::ZERO, 0);
+        let mut cost = Reading::default();
         loop {
-            let (began, before) = (Instant::now(), count().calls);
-            let step = self.peer.next_step(&mut self.world).map(|step| step.timeline());
-            time += began.elapsed();
-            calls += count().calls - before;
+            let (step, reading) = timed(|| self.peer.next_step(&mut self.world).map(|step| step.timeline()));
+            cost += reading;
             match step {
                 None => break,
                 Some(Timeline::Lockstep) => self.world.query_mut::<&mut Health>().into_iter().for_each(|h| h.0 += 1),
@@ -82,12 +81,12 @@ impl Seat {
                 return Err(format!("{news:?}"));
             }
         }
-        Ok((time, calls))
+        Ok(cost)
     }
 }
 
-/// Times of the ticks, rising, and allocations in all of them.
-fn run(options: &Options, digest_every: u64) -> Result<(Vec<Duration>, u64), String> {
+/// What each tick took.
+fn run(options: &Options, digest_every: u64) -> Result<Series, String> {
     let schema = Schema::builder("forks")
         .checkpoint::<Position>("position")
         .checkpoint::<Velocity>("velocity")
@@ -124,24 +123,24 @@ fn run(options: &Options, digest_every: u64) -> Result<(Vec<Duration>, u64), Str
     for _ in 0..WARM_UP {
         both(&mut host, &mut guest)?;
     }
-    let (mut times, mut calls) = (Vec::new(), 0);
+    let mut series = Series::default();
     for _ in 0..options.ticks {
-        let cost = both(&mut host, &mut guest)?;
-        times.push(cost.0);
-        calls += cost.1;
+        series.push(both(&mut host, &mut guest)?);
     }
-    times.sort_unstable();
-    Ok((times, calls))
+    Ok(series)
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     for digest_every in [0, 1] {
         match run(&options, digest_every) {
-            Ok((times, calls)) => {
-                let at = |percent: usize| times[(times.len() - 1) * percent / 100].as_secs_f64() * 1e6;
+            Ok(series) => {
                 let what = if digest_every == 0 { "no digests" } else { "a slice a tick" };
-                println!("{what:<15} median {:>7.1} us, p99 {:>7.1} us a tick; {calls} allocations", at(50), at(99));
+                let (median, p99) = (series.cpu_us(0.5), series.cpu_us(0.99));
+                println!(
+                    "{what:<15} median {median:>7.1} us, p99 {p99:>7.1} us of CPU a tick; {} allocations at most",
+                    series.allocs_max()
+                );
             }
             Err(error) => {
                 eprintln!("forks: {error}");

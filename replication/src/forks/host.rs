@@ -76,6 +76,7 @@ fn index(line: Timeline) -> usize {
 impl HostForks {
     pub(super) fn note(&mut self, line: Timeline, tick: Tick, digest: u64, first: bool, last: bool) {
         let sums = &mut self.sums[index(line)];
+        sums.reserve(limits::DIGESTS - sums.len().min(limits::DIGESTS));
         if sums.len() == limits::DIGESTS {
             sums.pop_front();
         }
