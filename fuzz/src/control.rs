@@ -6,6 +6,7 @@ use tidelock_netcore::control::{
     self, Control, Digest, Hello, OwnershipAnswer, OwnershipRelease, OwnershipRequest, OwnershipVerdict, SchemaEntry, Verdict,
     Welcome,
 };
+use tidelock_netcore::forks::{Fork, ForkAnswer, ForkAsk, ForkFound, ForkLocated, ForkQuestion, StateDigest};
 use tidelock_netcore::limits;
 
 /// Bytes that decoding one message may allocate at its peak. An element takes at least one bit of the at most 16 kB, and the
@@ -53,6 +54,22 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Control::OwnershipRequest(OwnershipRequest { number: 7, net: (3 << 16) + 5, slot: 1 }),
         Control::OwnershipRelease(OwnershipRelease { net: 9, slot: 0, epoch: 300, to: Some(2) }),
         Control::OwnershipAnswer(OwnershipAnswer { number: 7, verdict: OwnershipVerdict::Granted { epoch: 4 } }),
+        Control::Fork(Fork::Digest(StateDigest { line: 2, tick: 300, digest: u64::MAX })),
+        Control::Fork(Fork::Found(ForkFound { line: 1, tick: 300, digest: 5, peers: vec![(1, 6), (900, u64::MAX)] })),
+        Control::Fork(Fork::Question(ForkQuestion { line: 2, tick: 300, ask: ForkAsk::Rows { part: 1, class: 63 } })),
+        Control::Fork(Fork::Answer(ForkAnswer::Sums(vec![1, 2, u64::MAX]))),
+        Control::Fork(Fork::Answer(ForkAnswer::Rows(vec![(9, 1), (10, u64::MAX)]))),
+        Control::Fork(Fork::Answer(ForkAnswer::Value(Some(vec![1, 2, 3])))),
+        Control::Fork(Fork::Located(ForkLocated {
+            line: 2,
+            tick: 300,
+            peer: 3,
+            net: 9,
+            part: 1,
+            field: "x".into(),
+            host: "1.5".into(),
+            guest: "2.5".into(),
+        })),
     ];
     messages
         .iter()

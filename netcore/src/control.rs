@@ -11,6 +11,7 @@
 
 use crate::bits::BitError;
 use crate::error::PeerError;
+use crate::forks::{self, Fork};
 use crate::limits;
 use bitcode::{Decode, Encode};
 
@@ -57,6 +58,8 @@ pub enum Control {
     OwnershipRelease(OwnershipRelease),
     /// Host to guest: what became of an [`OwnershipRequest`].
     OwnershipAnswer(OwnershipAnswer),
+    /// What is computed everywhere has come apart, or is compared to see whether it has.
+    Fork(Fork),
 }
 
 /// A guest asks for an owner slot of an entity.
@@ -265,6 +268,7 @@ fn check(message: &mut Control) -> Result<(), PeerError> {
         Control::Lease { first } => checked_lease(*first),
         Control::Digest(digest) => at_most(digest.parts.len(), limits::COMPONENTS, "the parts of a digest"),
         Control::Verdict(verdict) => at_most(verdict.differing.len(), limits::COMPONENTS, "the parts of a verdict"),
+        Control::Fork(fork) => forks::check(fork),
         // their numbers mean something only to who knows the schema and the entities
         Control::OwnershipRequest(_) | Control::OwnershipRelease(_) | Control::OwnershipAnswer(_) => Ok(()),
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::forks::{ForkAnswer, ForkAsk, ForkFound, ForkLocated, ForkQuestion, StateDigest};
 use proptest::prelude::*;
 
 fn bytes_of(message: &Control) -> Vec<u8> {
@@ -39,6 +40,39 @@ fn samples() -> Vec<Control> {
         Control::OwnershipRelease(OwnershipRelease { net: u64::MAX, slot: 3, epoch: u16::MAX, to: Some(2) }),
         Control::OwnershipAnswer(OwnershipAnswer { number: 7, verdict: OwnershipVerdict::Granted { epoch: 4 } }),
         Control::OwnershipAnswer(OwnershipAnswer { number: u32::MAX, verdict: OwnershipVerdict::Unanswered }),
+    ]
+    .into_iter()
+    .chain(forks().into_iter().map(Control::Fork))
+    .collect()
+}
+
+/// One of each word about forks, and of each answer.
+fn forks() -> Vec<Fork> {
+    let ask = |ask| Fork::Question(ForkQuestion { line: 2, tick: 300, ask });
+    vec![
+        Fork::Digest(StateDigest { line: 2, tick: 300, digest: 0x0102_0304_0506_0708 }),
+        Fork::Found(ForkFound { line: 1, tick: 7, digest: 5, peers: vec![(1, 6), (900, u64::MAX)] }),
+        ask(ForkAsk::Sums),
+        ask(ForkAsk::Classes { part: 1 }),
+        ask(ForkAsk::Rows { part: 1, class: 63 }),
+        ask(ForkAsk::Value { part: 1, net: 1 << 63 }),
+        Fork::Answer(ForkAnswer::Gone),
+        Fork::Answer(ForkAnswer::Sums(vec![1, 2])),
+        Fork::Answer(ForkAnswer::Classes(vec![3; 4])),
+        Fork::Answer(ForkAnswer::Rows(vec![(9, 1), (10, u64::MAX)])),
+        Fork::Answer(ForkAnswer::Value(Some(vec![1, 2, 3]))),
+        Fork::Answer(ForkAnswer::Value(None)),
+        Fork::Answer(ForkAnswer::TooLong),
+        Fork::Located(ForkLocated {
+            line: 2,
+            tick: 300,
+            peer: 3,
+            net: 9,
+            part: 1,
+            field: "x".into(),
+            host: "1.5".into(),
+            guest: "2.5".into(),
+        }),
     ]
 }
 
@@ -96,6 +130,58 @@ const GOLDEN: [&str; 9] = [
     "010a0407000400",
     "010a040703",
 ];
+
+#[test]
+fn golden_bytes_of_forks() {
+    let hex = |m: Fork| bytes_of(&Control::Fork(m)).iter().map(|b| format!("{b:02x}")).collect::<String>();
+    assert_eq!(forks().into_iter().map(hex).collect::<Vec<_>>(), GOLDEN_FORKS);
+}
+
+const GOLDEN_FORKS: [&str; 14] = [
+    "010b0002042c01000807060504030201",
+    "010b010106070605020001008403000600000000000000ffffffffffffffff",
+    "010b0202042c0100",
+    "010b0202042c010101",
+    "010b0202042c0102013f",
+    "010b0202042c010301000000000000000080",
+    "010b0300",
+    "010b030102060102",
+    "010b0302040606ff",
+    "010b03030206090a000100000000000000ffffffffffffffff",
+    "010b030401030639",
+    "010b030400",
+    "010b0305",
+    "010b0402042c010300060901017803312e3503322e35",
+];
+
+#[test]
+fn words_about_forks_beyond_their_limits_are_refused() {
+    let long = "x".repeat(limits::FORK_TEXT_BYTES + 1);
+    let Some(Fork::Located(located)) = forks().pop() else { panic!("the last is where it was located") };
+    let refused = [
+        Fork::Found(ForkFound { line: 1, tick: 7, digest: 5, peers: vec![(1, 6); limits::PEERS + 1] }),
+        Fork::Answer(ForkAnswer::Sums(vec![1; limits::COMPONENTS + 2])),
+        Fork::Answer(ForkAnswer::Classes(vec![1; limits::FORK_CLASSES + 1])),
+        Fork::Answer(ForkAnswer::Rows(vec![(1, 1); limits::FORK_ROWS + 1])),
+        Fork::Answer(ForkAnswer::Value(Some(vec![0; limits::FORK_VALUE_BYTES + 1]))),
+        Fork::Located(ForkLocated { field: long.clone(), ..located.clone() }),
+        Fork::Located(ForkLocated { host: long.clone(), ..located.clone() }),
+        Fork::Located(ForkLocated { guest: long, ..located }),
+    ];
+    for fork in refused {
+        let result = decode(&bytes_of(&Control::Fork(fork.clone())));
+        assert!(matches!(result, Err(PeerError::OverLimit { .. })), "{fork:?}: {result:?}");
+    }
+    // the largest of each fits a message
+    let most = [
+        Fork::Found(ForkFound { line: 1, tick: u64::MAX, digest: u64::MAX, peers: vec![(u16::MAX, u64::MAX); limits::PEERS] }),
+        Fork::Answer(ForkAnswer::Rows(vec![(u64::MAX, u64::MAX); limits::FORK_ROWS])),
+        Fork::Answer(ForkAnswer::Value(Some(vec![255; limits::FORK_VALUE_BYTES]))),
+    ];
+    for fork in most {
+        assert!(decode(&bytes_of(&Control::Fork(fork))).is_ok());
+    }
+}
 
 #[test]
 fn lists_and_texts_beyond_their_limits_are_refused() {

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod control;
 pub mod emulator;
 pub mod error;
+pub mod forks;
 pub mod frames;
 pub mod input;
 pub mod lead;

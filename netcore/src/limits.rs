@@ -150,3 +150,32 @@ pub const OWNERSHIP_REQUESTS: usize = 64;
 pub const OWNERSHIP_RATE: u32 = 64;
 /// How long a host's game may leave a request for ownership unanswered. Then it is refused.
 pub const OWNERSHIP_TIME: Duration = Duration::from_secs(10);
+/// Entities in one digest of a computed state: beyond, it is taken a slice per step. Resources come on top.
+pub const DIGEST_ROWS: usize = 4096;
+/// Digests of a computed timeline that a host remembers, for guests that are late with theirs; and how many a guest may send that
+/// its host knows nothing of.
+pub const DIGESTS: usize = 1024;
+/// States (or slices of them) of a computed timeline that are kept after their digest was taken, to find out what differs.
+pub const DIGEST_STATES: usize = 128;
+/// Bytes that they take, at most; the oldest go first.
+pub const DIGEST_BYTES: usize = 32 << 20;
+/// How long a host waits, once a digest differs, for those of the other guests.
+pub const FORK_WAIT: Duration = Duration::from_secs(2);
+/// A guest's forks on one timeline are reported at most so often.
+pub const FORK_COOLDOWN: Duration = Duration::from_secs(10);
+/// How long a guest may take to answer a question about its state.
+pub const FORK_ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How long a guest that is removed for its fork still gets what is found out about it.
+pub const FORK_FAREWELL: Duration = Duration::from_secs(1);
+/// Guests whose forks wait to be located. Beyond, one is reported and not located.
+pub const FORK_DESCENTS: usize = 8;
+/// Forks that wait, at a guest, until it has run their tick. Beyond, the oldest is told at once.
+pub const FORKS_PENDING: usize = 64;
+/// Classes that names are put into on the way down from a digest.
+pub const FORK_CLASSES: usize = 64;
+/// Rows in one answer about a state.
+pub const FORK_ROWS: usize = 512;
+/// Bytes of a value in one answer about a state.
+pub const FORK_VALUE_BYTES: usize = 8 << 10;
+/// Bytes of the path of a field that differs, and of each value.
+pub const FORK_TEXT_BYTES: usize = 256;

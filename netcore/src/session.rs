@@ -7,6 +7,7 @@
 
 use crate::control::{Control, Hello, SchemaEntry, Welcome, clean};
 use crate::error::{DisconnectReason, LinkError, PeerError};
+use crate::forks;
 use crate::limits;
 use std::fmt::Write;
 use std::time::Duration;
@@ -209,10 +210,13 @@ impl Admitted {
             | Control::Lease { .. }
             | Control::Digest(_)
             | Control::OwnershipAnswer(_) => Ok(()),
+            Control::Fork(fork) if !forks::is_guests(fork) => Ok(()),
             Control::Hello(_) | Control::Welcome(_) => Err(PeerError::OutOfOrder("a greeting after admission")),
-            Control::LeaseRequest | Control::Verdict(_) | Control::OwnershipRequest(_) | Control::OwnershipRelease(_) => {
-                Err(PeerError::OutOfOrder("a message that is a guest's"))
-            }
+            Control::LeaseRequest
+            | Control::Verdict(_)
+            | Control::OwnershipRequest(_)
+            | Control::OwnershipRelease(_)
+            | Control::Fork(_) => Err(PeerError::OutOfOrder("a message that is a guest's")),
         }
     }
 }
@@ -422,13 +426,15 @@ impl HostAdmitted {
     pub fn check(message: &Control) -> Result<(), PeerError> {
         match message {
             Control::LeaseRequest | Control::Verdict(_) | Control::OwnershipRequest(_) | Control::OwnershipRelease(_) => Ok(()),
+            Control::Fork(fork) if forks::is_guests(fork) => Ok(()),
             Control::Hello(_) => Err(PeerError::OutOfOrder("a second hello")),
             Control::Welcome(_)
             | Control::Joined { .. }
             | Control::Left { .. }
             | Control::Lease { .. }
             | Control::Digest(_)
-            | Control::OwnershipAnswer(_) => Err(PeerError::OutOfOrder("a message that is the host's")),
+            | Control::OwnershipAnswer(_)
+            | Control::Fork(_) => Err(PeerError::OutOfOrder("a message that is the host's")),
         }
     }
 }

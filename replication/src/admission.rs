@@ -270,6 +270,7 @@ impl Peer {
         let heard = match message {
             Control::OwnershipRequest(request) => self.hear_request(world, index, *request),
             Control::OwnershipRelease(release) => self.hear_release(world, index, *release),
+            Control::Fork(fork) => self.guest_says_of_fork(index, fork),
             _ => Ok(()),
         };
         if let Err(error) = heard {
@@ -307,6 +308,9 @@ impl Peer {
             }
             Control::Digest(digest) => self.compare_digest(world, digest),
             Control::OwnershipAnswer(answer) => self.hear_answer(*answer),
+            Control::Fork(fork) if self.host_says_of_fork(fork).is_err() => {
+                self.end_session(world, DisconnectReason::Malformed, true);
+            }
             _ => {}
         }
     }

@@ -48,6 +48,8 @@ struct LockstepLine {
     first: bool,
     /// The next one is.
     fresh: bool,
+    /// A frame has asked for a digest, which the step that is the next last one of a frame begins.
+    asked: bool,
     playout: Playout,
 }
 
@@ -75,6 +77,7 @@ impl Computed {
             left: 0,
             first: false,
             fresh: false,
+            asked: false,
             playout: Playout::default(),
         };
         let (guesses, waits) = (Guesses::default(), false);
@@ -151,6 +154,8 @@ impl Peer {
         if !line.loaded {
             return None;
         }
+        // a host that stood still has left out more ticks than it keeps frames
+        line.frame = line.frame.max(frames.oldest_of_host().unwrap_or_default());
         while line.left == 0 {
             let frame = frames.sealed(line.frame)?;
             let due = host || line.playout.is_due(frame.tick, self.time.session.unwrap_or_default(), self.config.tick_rate);
@@ -158,6 +163,7 @@ impl Peer {
                 return None;
             }
             (line.left, line.fresh) = (frame.steps(), true);
+            line.asked |= frame.digest;
             line.frame = frame.tick.plus(1);
         }
         line.first = std::mem::take(&mut line.fresh);
@@ -210,7 +216,8 @@ impl Peer {
             }
         };
         let lockstep = of(Timeline::Lockstep, lockstep.loaded, lockstep.frame.minus(1));
-        let rollback = of(Timeline::Rollback, rollback.loaded, rollback.checked);
+        let digested = self.forks.digested();
+        let rollback = of(Timeline::Rollback, rollback.loaded, rollback.checked.min(digested));
         lockstep.min(rollback).minus(1)
     }
 
@@ -281,9 +288,12 @@ impl Peer {
             Timeline::Rollback => {
                 (rollback.loaded, rollback.next, rollback.checked) = (true, next, frame.minus(1));
                 (rollback.waits, rollback.guesses) = (false, Guesses::default());
+                self.forks.begin(line, frame.minus(1));
             }
             Timeline::Lockstep => {
                 (lockstep.loaded, lockstep.next, lockstep.frame, lockstep.left) = (true, next, frame, 0);
+                lockstep.asked = false;
+                self.forks.begin(line, next.minus(1));
             }
         }
     }
@@ -302,6 +312,17 @@ impl Peer {
                 rollback.loaded.then(|| replay.map_or(rollback.checked, |next| rollback.checked.min(next.minus(1))))
             }
         }
+    }
+
+    /// Is a digest of lockstep due after the step that was run? Asks once.
+    pub(crate) fn is_digest_asked(&mut self) -> bool {
+        let line = &mut self.computed.lockstep;
+        line.left == 0 && std::mem::take(&mut line.asked)
+    }
+
+    /// Is one asked for that no step has come for?
+    pub(crate) fn is_digest_open(&self) -> bool {
+        self.computed.lockstep.asked
     }
 
     /// The next step of a computed timeline.

@@ -35,6 +35,12 @@ pub struct Config {
     /// Ticks that this peer may run again at once when what it predicted turns out wrong, at most [`limits::SAVES`]. It bounds the
     /// work of a frame to so many steps beside the new ones; what the host says of an older tick is taken as it is.
     pub rewind: u64,
+    /// Host: after every so many ticks all peers compare what they compute ([`Lockstep`](crate::policy::Lockstep) and
+    /// [`Rollback`](crate::policy::Rollback) kinds) by digest; 0: never. A state of more than [`limits::DIGEST_ROWS`] entities is
+    /// compared a slice per step; then the next comparison begins when that one is over.
+    pub digest_every: u64,
+    /// Host: what becomes of a guest whose computed state is another than the host's.
+    pub on_fork: OnFork,
     /// A host tells itself news of the entities that it simulates, like a guest gets them. Costs a capture per tick even when
     /// nobody has joined.
     pub local_news: bool,
@@ -43,6 +49,16 @@ pub struct Config {
     /// For tests: the tick that a host's session starts at, and the number of the first packet and send of every peer. All peers
     /// of a session must have the same.
     pub counters_from: u64,
+}
+
+/// What a host does about a guest whose computed state has come apart from its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFork {
+    /// Everybody is told, and the session goes on.
+    #[default]
+    Report,
+    /// Everybody is told, and then the guest is removed, as soon as what differs is found, and after seconds in any case.
+    Remove,
 }
 
 /// How far behind the session's clock things are drawn, and for how long without news.
@@ -89,6 +105,8 @@ impl Default for Config {
             seat_timeout: Duration::from_secs(1),
             interpolation: Interpolation::default(),
             rewind: 64,
+            digest_every: 60,
+            on_fork: OnFork::Report,
             local_news: false,
             session: None,
             counters_from: 1,

@@ -95,6 +95,15 @@ impl Frames {
         }
     }
 
+    /// Host: the oldest tick whose frame it still has as it is. It has run all before; what it left out in a long stall, it has
+    /// not kept.
+    pub(crate) fn oldest_of_host(&self) -> Option<Tick> {
+        match &self.side {
+            Side::Host(sealer) => sealer.oldest_recent(),
+            Side::Guest(_) => None,
+        }
+    }
+
     /// The newest tick up to which all frames are known.
     pub(crate) fn newest(&self) -> Option<Tick> {
         match &self.side {
@@ -112,7 +121,7 @@ impl Frames {
         }
     }
 
-    fn sealer(&mut self) -> Option<&mut Sealer> {
+    pub(crate) fn sealer(&mut self) -> Option<&mut Sealer> {
         match &mut self.side {
             Side::Host(sealer) => Some(sealer),
             Side::Guest(_) => None,

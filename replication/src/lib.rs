@@ -69,6 +69,7 @@ mod config;
 mod entities;
 mod error;
 pub mod field;
+mod forks;
 mod frames;
 mod grid;
 mod groups;
@@ -121,7 +122,7 @@ mod why;
 
 pub use checkpoint::Checkpoint;
 pub use column::Write;
-pub use config::{Config, Interpolation};
+pub use config::{Config, Interpolation, OnFork};
 pub use entities::{InLockstep, InRollback, Networked, Simulated};
 pub use error::UsageError;
 pub use frames::{OrderId, Seat};

@@ -1,6 +1,7 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::blob::Blobs;
+use crate::forks::LinkForks;
 use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
@@ -84,6 +85,8 @@ pub(crate) struct Link {
     pub(crate) refusals: VecDeque<Duration>,
     /// Requests for ownership that this peer has made, or the guest.
     pub(crate) claims: Throttle,
+    /// Host: what is known of the states that the guest computes.
+    pub(crate) forks: LinkForks,
     pub(crate) counters: LinkCounters,
 }
 
@@ -211,6 +214,7 @@ impl Link {
             compared: None,
             refusals: VecDeque::new(),
             claims: Throttle::default(),
+            forks: LinkForks::default(),
             counters: LinkCounters::default(),
         }
     }

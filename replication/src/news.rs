@@ -21,13 +21,14 @@
 
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
-use crate::policy::Refusal;
+use crate::policy::{Refusal, Timeline};
 use crate::replicate::FieldError;
 use crate::requests::Denial;
 use hecs::Entity;
 use std::collections::VecDeque;
 use tidelock_netcore::error::{DisconnectReason, PeerError};
 use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -203,6 +204,40 @@ pub enum News {
         /// The names of the components that differ; empty if the worlds are equal. `presence` stands for which entities there
         /// are and what they have.
         differing: Vec<String>,
+    },
+    /// What some peers computed is not what the host did. Every peer is told it, for the same tick, when it has run that tick
+    /// itself, and before anybody is removed for it. Told once for each of them; again only when its state had been the host's
+    /// again meanwhile, and after [`limits::FORK_COOLDOWN`](tidelock_netcore::limits::FORK_COOLDOWN).
+    Forked {
+        /// The timeline.
+        line: Timeline,
+        /// The timeline's tick after which the digests differed; the ticks that were compared before were equal.
+        tick: Tick,
+        /// Who differs from the host, and its digest. If that is everybody, the host may be the one that is wrong.
+        peers: Vec<(PeerId, u64)>,
+        /// The host's digest.
+        host_digest: u64,
+    },
+    /// What differs in a [fork](Self::Forked), as far as it could be found: one value that is not the same. Follows the fork, on every
+    /// peer, a few round trips later; not if the guest has left or does not keep the state of that tick any more.
+    ForkLocated {
+        /// The timeline.
+        line: Timeline,
+        /// The tick of the fork.
+        tick: Tick,
+        /// Whose state differs from the host's.
+        peer: PeerId,
+        /// The entity's name.
+        entity: NetId,
+        /// The component's or resource's name in the schema; empty if the entity itself is there on one side only, or of another
+        /// kind or with other components.
+        component: String,
+        /// The path of the field; empty for the whole value.
+        field: String,
+        /// The host's value.
+        host: String,
+        /// The other's.
+        guest: String,
     },
     /// The game did not fetch its news: so many of the oldest are lost.
     Missed {

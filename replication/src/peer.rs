@@ -7,6 +7,7 @@ use crate::computed::Computed;
 use crate::config::Config;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
+use crate::forks::Forks;
 use crate::frames::Frames;
 use crate::input::Inputs;
 use crate::lag::Captures;
@@ -73,6 +74,8 @@ pub struct Peer {
     pub(crate) frames: Option<Box<Frames>>,
     /// Where this peer is on the timelines that it computes.
     pub(crate) computed: Computed,
+    /// Comparing what is computed.
+    pub(crate) forks: Forks,
     pub(crate) payload: Vec<u8>,
     pub(crate) round: u32,
     /// Something may have changed since the last capture.
@@ -109,6 +112,19 @@ pub(crate) enum Role {
     Guest(GuestSide),
     /// A guest whose session is over.
     Ended(DisconnectReason),
+}
+
+impl Role {
+    fn host(config: &Config) -> Self {
+        let session = config.session.unwrap_or_else(made_up_id);
+        Self::Host(HostSide { session, next_peer: 1, left: VecDeque::new(), greeting: Vec::new(), rejections: 0 })
+    }
+
+    fn guest(terms: &Terms, config: &Config) -> Self {
+        let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
+        let (generation, early) = (machine.generation(), Default::default());
+        Self::Guest(GuestSide { machine, generation, link: None, clock: None, session: 0, lease_requested: false, early })
+    }
 }
 
 pub(crate) struct HostSide {
@@ -195,23 +211,7 @@ impl Peer {
     fn new(schema: Schema, transport: Option<Box<dyn Transport>>, config: Config, host: bool) -> Result<Self, UsageError> {
         config.check()?;
         let terms = Terms::new(tidelock_netcore::control::PROTOCOL_VERSIONS, schema.digest(), &schema.entries());
-        let role = if host {
-            let session = config.session.unwrap_or_else(made_up_id);
-            Role::Host(HostSide { session, next_peer: 1, left: VecDeque::new(), greeting: Vec::new(), rejections: 0 })
-        } else {
-            let machine = Guest::new(terms.clone(), &config.name, Duration::ZERO);
-            let generation = machine.generation();
-            let link = None;
-            Role::Guest(GuestSide {
-                machine,
-                generation,
-                link,
-                clock: None,
-                session: 0,
-                lease_requested: false,
-                early: Default::default(),
-            })
-        };
+        let role = if host { Role::host(&config) } else { Role::guest(&terms, &config) };
         let schema = schema.0;
         let mut roster = BTreeMap::new();
         if host {
@@ -244,6 +244,7 @@ impl Peer {
             frames: Frames::new(&schema, &config, host)?,
             computed: Computed::new(start, host),
             time: Ticks::begin(start),
+            forks: Forks::new(start),
             payload: Vec::new(),
             round: 0,
             dirty: true,

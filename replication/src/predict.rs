@@ -112,6 +112,13 @@ impl Peer {
         self.schema.predicts(self.local, record.kind, record.owners[0].peer)
     }
 
+    /// Predictions that are kept of entities that are gone, or are not predicted here.
+    pub(crate) fn stray_tracks(&self) -> usize {
+        let is_kept =
+            |net: &&NetId| self.entities.slot_of(**net).and_then(|s| self.entities.get(s)).is_some_and(|r| self.predicts(r));
+        self.predictions.tracks.keys().filter(|net| !is_kept(net)).count()
+    }
+
     /// The forms in which components of an entity come to this peer: on the simulation grid, if it predicts them.
     pub(crate) fn forms(&self, components: u64, kind: usize, owner: PeerId) -> u64 {
         if self.schema.fine == 0 || !self.schema.predicts(self.local, kind, owner) {
@@ -127,7 +134,11 @@ impl Peer {
 
     /// A step has ended: what it predicted, or what others predict of it, is put on the simulation grid, and a guest takes note.
     pub(crate) fn end_step(&mut self, world: &mut World) {
-        if !std::mem::take(&mut self.time.open) || self.time.line != Timeline::Session || !self.schema.predicts_some() {
+        if !std::mem::take(&mut self.time.open) {
+            return;
+        }
+        self.digest_step(world);
+        if self.time.line != Timeline::Session || !self.schema.predicts_some() {
             return;
         }
         let (tick, depth, host) = (self.time.ran, self.config.rewind as usize, self.is_host());

@@ -28,7 +28,7 @@ mod load;
 mod restore;
 pub(crate) mod saves;
 mod snapshot;
-mod structure;
+pub(crate) mod structure;
 
 pub use restore::Restored;
 pub use snapshot::SnapshotError;
@@ -348,7 +348,8 @@ impl Peer {
     }
 }
 
-fn names_by_id(save: &Save) -> Vec<(u32, NetId)> {
+/// Names by the ids that their entities had.
+pub(crate) fn names_by_id(save: &Save) -> Vec<(u32, NetId)> {
     let tables = save.structure.tables.iter();
     let mut names: Vec<_> = tables.flat_map(|t| t.ids.iter().copied().zip(t.marks.iter().map(|m| m.net))).collect();
     names.sort_unstable();

@@ -36,9 +36,9 @@ impl Peer {
         let mut words = Vec::new();
         let mut bytes = Vec::new();
         let sees = |net| view.is_none_or(|view| view.sees(net));
-        // what every peer computes is not published, so at any moment each is at another tick of it
-        let travels = |kind: usize| !self.schema.kinds[kind].is_computed();
-        for (_, record) in self.entities.iter().filter(|(_, record)| travels(record.kind) && sees(record.net)) {
+        // what every peer computes is not sent, and two peers need not be at the same step of it
+        let sent = |kind: usize| !self.schema.kinds[kind].is_computed();
+        for (_, record) in self.entities.iter().filter(|(_, record)| sent(record.kind) && sees(record.net)) {
             let hidden = view.and_then(|view| Some(view.ghost(view.ghost_named(record.net)?).sighting.hidden)).unwrap_or(0);
             let mut present = 0u64;
             for (c, digest) in digests.iter_mut().enumerate().skip(1).filter(|(c, _)| (hidden | self.schema.fine) >> c & 1 == 0) {

@@ -60,6 +60,7 @@ impl Peer {
         let label = self.fold_inputs();
         self.time.tick = self.time.tick.max(label);
         if self.is_host() {
+            self.ask_digest();
             self.seal_frame(self.time.step);
         }
         if all {

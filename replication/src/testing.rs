@@ -14,6 +14,7 @@ use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
+use crate::policy::Timeline;
 use crate::schema::Schema;
 use crate::step::Step;
 use hecs::World;
@@ -43,11 +44,33 @@ impl Seat {
         std::mem::take(&mut self.news)
     }
 
+    /// What its peer still keeps for the sake of something that is not certain yet.
+    #[must_use]
+    pub fn leftovers(&self) -> Leftovers {
+        let saves = Timeline::ALL.iter().filter_map(|line| self.peer.saves[*line].as_ref());
+        Leftovers {
+            parked: self.peer.entities.iter().filter(|(_, record)| record.parked).count(),
+            in_limbo: saves.map(|saves| saves.limbo.len()).sum(),
+            tracks: self.peer.stray_tracks(),
+        }
+    }
+
     /// The local copy of the entity with that name.
     #[must_use]
     pub fn find(&self, net: NetId) -> Option<hecs::Entity> {
         self.peer.entity_of(net).filter(|e| self.world.contains(*e))
     }
+}
+
+/// What a peer keeps for the sake of something that is not certain yet: all of it goes when changes stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Entities whose despawn may be taken back.
+    pub parked: usize,
+    /// The same, as the store counts them that keeps their components.
+    pub in_limbo: usize,
+    /// Predictions of entities that are gone, or that this peer does not predict.
+    pub tracks: usize,
 }
 
 /// A session around one table. The host sits on seat 0.
@@ -243,9 +266,14 @@ impl Table {
 type Key = (NetId, usize);
 type Words = Vec<u32>;
 
+/// The entities whose values travel: not those that every peer computes, of which two peers need not be at the same step.
+fn published(seat: &Seat) -> impl Iterator<Item = (u32, &Record)> {
+    seat.peer.entities.iter().filter(|(_, record)| !seat.peer.schema.kinds[record.kind].is_computed())
+}
+
 fn all_values(seat: &Seat) -> FxHashMap<Key, Words> {
     let mut out = FxHashMap::default();
-    for (_, record) in seat.peer.entities.iter() {
+    for (_, record) in published(seat) {
         for c in (1..seat.peer.schema.columns()).filter(|c| seat.peer.schema.fine >> c & 1 == 0) {
             if let Some(words) = shown(seat, record, c) {
                 out.insert((record.net, c), words);
@@ -310,7 +338,7 @@ impl Oracle {
     }
 
     fn compare(&self, seat: &Seat, sight: &mut Sight) -> Result<(), String> {
-        for (_, record) in seat.peer.entities.iter() {
+        for (_, record) in published(seat) {
             let schema = &seat.peer.schema;
             let present = (1..schema.columns()).fold(0u64, |m, c| m | 1 << c) & !schema.fine;
             let predicts = schema.predicts(seat.peer.local, record.kind, record.owners[0].peer);

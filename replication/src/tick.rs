@@ -68,10 +68,13 @@ impl Peer {
             self.reconcile(world);
             self.load_states(world);
             self.check_guesses(world);
+            self.digest_confirmed(world);
+            self.tell_forks();
         }
         self.resolve_messages();
         self.settle_claims();
         self.settle_pace();
+        self.settle_forks(world);
         self.pass_deadlines(world);
         self.plan_ticks(); // 5
         Ok(())

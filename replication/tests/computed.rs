@@ -385,6 +385,25 @@ fn stalls_and_partitions_are_caught_up_with() {
     }
 }
 
+/// A host that stands still leaves out more ticks than it keeps frames of, and goes on with all timelines like its guests.
+#[test]
+fn a_host_that_stood_still_goes_on() {
+    let mut scene = Scene::new(51, &[storm(40, 0.02), storm(60, 0.02)]);
+    scene.run(200);
+    scene.table.stall(0, Duration::from_millis(3500));
+    scene.run(210);
+    let at = |scene: &mut Scene, line| scene.table.seat(0).peer.confirmed(line).unwrap();
+    let before = [Timeline::Rollback, Timeline::Lockstep].map(|line| at(&mut scene, line));
+    scene.run(200);
+    for (line, before) in [Timeline::Rollback, Timeline::Lockstep].into_iter().zip(before) {
+        let ran = at(&mut scene, line).since(before);
+        assert!(ran > 150, "SEED=51: the host has run {ran} steps of {line:?} in the 200 ticks since");
+    }
+    (0..240).for_each(|_| scene.step());
+    scene.check();
+    scene.check_orders();
+}
+
 /// A pause, single steps and other speeds hold for everybody at the same tick, and no order is lost over them.
 #[test]
 fn pause_steps_and_speed_are_the_same_everywhere() {
@@ -438,4 +457,26 @@ fn a_silent_seat_goes_to_the_cpu_and_back() {
     assert!(found.iter().all(|f| f.1 == Some(tidelock::Seat::Person)), "{found:?}");
     (0..200).for_each(|_| scene.step());
     scene.check();
+}
+
+/// With an input delay a guest runs less ahead of the session, and goes back less far.
+#[test]
+fn an_input_delay_saves_going_back() {
+    let depth = |delay: usize| {
+        let mut scene = Scene::new(51, &[weather(80, 0.0), weather(80, 0.0)]);
+        for seat in 0..3 {
+            scene.table.seat(seat).peer.set_input_delay(delay).unwrap();
+        }
+        scene.run(1500);
+        let last: Vec<u64> = scene.table.seat(1).peer.corrections().map(|c| c.depth).collect();
+        let deepest = last[last.len() - 20..].iter().max().copied().unwrap();
+        (0..120).for_each(|_| scene.step());
+        scene.check();
+        (deepest, scene.table.seat(1).peer.lead().unwrap())
+    };
+    let (without, with) = (depth(0), depth(6));
+    assert!(
+        without.0 > with.0 + 2 && without.1 > with.1 + Duration::from_millis(60),
+        "{without:?} without a delay, {with:?} with one"
+    );
 }

@@ -72,6 +72,17 @@ impl<'a> CheckpointWriter<'a> {
         Self { hashes: true, ..Self::new(names) }
     }
 
+    /// The same, into memory that was used before. It is emptied.
+    pub(crate) fn for_digest_into(mut bytes: Vec<u8>, names: NameOf<'a>) -> Self {
+        bytes.clear();
+        Self { bytes, names, hashes: true }
+    }
+
+    /// What was written.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Bytes, as they are. What has no fixed length puts its length first.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {

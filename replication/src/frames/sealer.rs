@@ -90,7 +90,6 @@ impl Sealer {
     }
 
     /// The next frame asks for a digest.
-    #[allow(dead_code, reason = "for the timelines that run by frames")]
     pub(crate) fn ask_digest(&mut self) {
         self.digest = true;
     }
@@ -104,6 +103,11 @@ impl Sealer {
     pub(crate) fn sealed(&self, tick: Tick) -> Option<&Frame> {
         let ago = self.newest()?.0.checked_sub(tick.0)? as usize;
         self.recent.get(self.recent.len().checked_sub(ago + 1)?)
+    }
+
+    /// The oldest tick whose frame is kept as it is.
+    pub(super) fn oldest_recent(&self) -> Option<Tick> {
+        self.recent.front().map(|frame| frame.tick)
     }
 
     /// The oldest tick whose difference from the frame before it is kept; the one after the newest if none is.

@@ -112,6 +112,23 @@ impl Peer {
         quantised.map_err(UsageError::Input)
     }
 
+    /// From now on what [`set_input`](Self::set_input) says takes effect so many ticks later: 0 if nothing is said, at most
+    /// [`limits::INPUT_WINDOW`] / 2. It goes out at once all the same, so a guest runs that much less ahead of the session, and on
+    /// the rollback timeline guesses less and goes back less far; what it does answers the later. It can be changed at any time,
+    /// and a [`Press`](crate::Press) is never lost by it.
+    ///
+    /// # Errors
+    /// [`UsageError::Config`] beyond the limit.
+    pub fn set_input_delay(&mut self, ticks: usize) -> Result<(), UsageError> {
+        if ticks > limits::INPUT_WINDOW / 2 {
+            return Err(UsageError::Config("an input delay must be at most half of limits::INPUT_WINDOW ticks"));
+        }
+        if let Some(inputs) = &mut self.inputs {
+            inputs.own.delay = ticks;
+        }
+        Ok(())
+    }
+
     /// Host: how a guest's inputs reach it. `None` for others, and without an input in the schema.
     #[must_use]
     pub fn input_report(&self, guest: PeerId) -> Option<InputReport> {
@@ -178,7 +195,7 @@ impl Peer {
         inputs.own.fold(step);
         match (&self.role, ahead) {
             (Role::Guest(_), Some(ahead)) => {
-                inputs.own.log(step, ahead, behind);
+                inputs.own.log(ahead, behind);
                 inputs.follow(ahead, rate);
             }
             _ => {

@@ -11,15 +11,22 @@ use tidelock_netcore::tick::Tick;
 pub(crate) struct OwnInput {
     /// What was set last.
     pub(crate) latched: Vec<u32>,
+    /// Ticks after which what is set takes effect.
+    pub(crate) delay: usize,
     /// That of the tick that is run, and of the one before.
     pub(crate) value: Vec<u32>,
     pub(crate) before: Vec<u32>,
     log: VecDeque<Logged>,
-    /// The inputs of the last ticks that were run, the oldest first: for ticks that are run again.
+    /// Inputs by tick, the oldest first: of ticks that were run, for when they are run again, and of those within the delay.
     past: VecDeque<(Tick, Vec<u32>)>,
+    /// How many of them the tick that is run has added.
+    fresh: usize,
     /// The tick of the last in `log`.
     newest: Tick,
 }
+
+/// Inputs that are remembered.
+const KEPT: usize = limits::SAVES + limits::INPUT_WINDOW + 1;
 
 /// The input of one tick, not confirmed yet.
 struct Logged {
@@ -35,6 +42,8 @@ impl OwnInput {
         let words = || default.to_vec();
         Self {
             latched: words(),
+            fresh: 0,
+            delay: 0,
             value: words(),
             before: words(),
             log: VecDeque::new(),
@@ -43,15 +52,21 @@ impl OwnInput {
         }
     }
 
-    /// A tick is run.
+    /// A tick is run: what is set now is the input of the first tick after the delay, and of those on the way there that have none.
+    /// Where the delay has shrunk, they have.
     pub(crate) fn fold(&mut self, tick: Tick) {
+        let first = self.past.back().map_or(tick, |last| last.0.plus(1)).max(tick);
+        self.fresh = 0;
+        for i in first.0..=tick.0 + self.delay as u64 {
+            let spare = if self.past.len() > KEPT { self.past.pop_front() } else { None };
+            let mut words = spare.map(|past| past.1).unwrap_or_default();
+            words.clone_from(&self.latched);
+            self.past.push_back((Tick(i), words));
+            self.fresh += 1;
+        }
         std::mem::swap(&mut self.before, &mut self.value);
-        self.value.copy_from_slice(&self.latched);
-        let spare = if self.past.len() > limits::SAVES + 1 { self.past.pop_front() } else { None };
-        let mut words = spare.map(|past| past.1).unwrap_or_default();
-        words.clear();
-        words.extend_from_slice(&self.value);
-        self.past.push_back((tick, words));
+        let due = self.past.iter().rev().find(|past| past.0 <= tick);
+        self.value.copy_from_slice(due.map_or(&self.latched, |due| &due.1));
     }
 
     /// The input of a tick that was run lately, and the one before it; of one that was left out, what held then.
@@ -61,18 +76,23 @@ impl OwnInput {
         (of(after.checked_sub(1)), of(after.checked_sub(2)))
     }
 
-    /// Notes the input of the tick that is run, to be sent. Ticks that were skipped had none, and neither have those before them any
-    /// more that are not sent yet: a packet holds ticks in a row.
-    pub(crate) fn log(&mut self, tick: Tick, ahead: i64, behind: u32) {
-        if tick != self.newest.plus(1) {
-            self.log.clear();
+    /// Notes the inputs that the tick which is run has added, to be sent; it is run `ahead` of the session. Ticks that were skipped
+    /// had none, and neither have those before them any more that are not sent yet: a packet holds ticks in a row.
+    pub(crate) fn log(&mut self, ahead: i64, behind: u32) {
+        let (past, log) = (&self.past, &mut self.log);
+        for (i, (tick, input)) in past.iter().skip(past.len() - self.fresh).enumerate() {
+            if *tick != self.newest.plus(1) {
+                log.clear();
+            }
+            let used = if log.len() == limits::INPUT_WINDOW { log.pop_front() } else { None };
+            let mut words = used.map(|logged| logged.words).unwrap_or_default();
+            words.clone_from(input);
+            // what the input answers was drawn when it was set
+            let since = drawn::UNITS * (self.delay + 1 + i - self.fresh) as u32;
+            let behind = if behind == drawn::UNTOLD { behind } else { (behind + since).min(limits::BEHIND_UNITS) };
+            log.push_back(Logged { words, ahead, behind });
+            self.newest = *tick;
         }
-        let used = if self.log.len() == limits::INPUT_WINDOW { self.log.pop_front() } else { None };
-        let mut words = used.map(|logged| logged.words).unwrap_or_default();
-        words.clear();
-        words.extend_from_slice(&self.value);
-        self.log.push_back(Logged { words, ahead, behind });
-        self.newest = tick;
     }
 
     /// The newest tick whose input was noted.

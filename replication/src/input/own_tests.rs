@@ -19,7 +19,7 @@ fn entry() -> InputEntry {
 fn put(own: &mut OwnInput, tick: u64, x: i32, presses: u32) {
     own.latched = vec![(100 + x) as u32, presses];
     own.fold(Tick(tick));
-    own.log(Tick(tick), tick as i64, drawn::UNTOLD);
+    own.log(tick as i64, drawn::UNTOLD);
 }
 
 /// What a packet says: ticks, and x in hundredths and presses of each.
@@ -114,4 +114,20 @@ proptest! {
         }
         prop_assert!(words.len() <= 2 * limits::INPUT_WINDOW);
     }
+}
+
+/// What is set takes effect so many ticks later; a change of the delay loses no press.
+#[test]
+fn a_delay_holds_inputs_back() {
+    let mut own = OwnInput::new(&[0, 0]);
+    let mut run = |tick: u64, delay: usize| {
+        own.delay = delay;
+        own.latched = vec![tick as u32, tick as u32];
+        own.fold(Tick(tick));
+        own.value[0]
+    };
+    let mut all = |ticks: std::ops::RangeInclusive<u64>, delay| ticks.map(|t| run(t, delay)).collect::<Vec<_>>();
+    assert_eq!(all(1..=3, 0), [1, 2, 3]);
+    assert_eq!(all(4..=8, 3), [4, 4, 4, 4, 5], "what was set first fills the ticks that have nothing yet");
+    assert_eq!(all(9..=13, 1), [6, 7, 8, 11, 12], "what was said of a tick holds, whatever the delay is then");
 }

@@ -10,10 +10,11 @@ use crate::rewind::saves::{Save, Watched};
 use crate::rewind::structure::Row;
 use crate::rng::mix;
 use crate::schema::Inner;
+use tidelock_netcore::limits;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 /// Classes that names are put into on the way down. By hash, not by rank: one entity more would shift all ranks.
-const CLASSES: usize = 64;
+const CLASSES: usize = limits::FORK_CLASSES;
 
 /// A save with what is needed to read it.
 #[derive(Clone, Copy)]
@@ -152,7 +153,7 @@ impl Reading<'_> {
 }
 
 /// Under which key a row's part is hashed.
-pub(super) fn key(session: u64, part: usize) -> impl Fn(NetId) -> u64 {
+pub(crate) fn key(session: u64, part: usize) -> impl Fn(NetId) -> u64 {
     let salt = mix(session, part as u64);
     move |net| mix(net.0, salt)
 }
@@ -174,6 +175,7 @@ pub(super) fn sum_up(schema: &Inner, session: u64, count: usize, sums: &[u64]) -
     hasher.digest()
 }
 
-fn class(net: NetId) -> usize {
+/// The class that a name is in.
+pub(crate) fn class(net: NetId) -> usize {
     (mix(net.0, 0) >> 58) as usize
 }

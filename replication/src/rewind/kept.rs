@@ -30,6 +30,8 @@ pub(crate) trait Kept: Send + Sync {
     fn column(&self) -> Box<dyn Values>;
     fn insert(&self, world: &mut World, entity: Entity, values: &dyn Values, row: usize);
     fn remove(&self, world: &mut World, entity: Entity);
+    /// Writes the values of entities as they are now; of each is told whether it has one, and where the bytes end.
+    fn write_live(&self, world: &World, of: &[Entity], w: &mut CheckpointWriter<'_>, each: &mut dyn FnMut(usize, bool, usize));
     /// Writes saved rows to entities, wherever they live now.
     fn scatter(&self, world: &World, values: &dyn Values, to: &[(Entity, u32)]);
 }
@@ -78,6 +80,16 @@ impl<C: Component + Checkpoint> Kept for Keeper<C> {
     fn remove(&self, world: &mut World, entity: Entity) {
         // what is not there needs not be removed
         let _ = world.remove_one::<C>(entity);
+    }
+
+    fn write_live(&self, world: &World, of: &[Entity], w: &mut CheckpointWriter<'_>, each: &mut dyn FnMut(usize, bool, usize)) {
+        for (i, entity) in of.iter().enumerate() {
+            let value = world.get::<&C>(*entity);
+            if let Ok(value) = &value {
+                value.write(w);
+            }
+            each(i, value.is_ok(), w.as_bytes().len());
+        }
     }
 
     fn scatter(&self, world: &World, values: &dyn Values, to: &[(Entity, u32)]) {

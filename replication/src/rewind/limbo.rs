@@ -25,7 +25,6 @@ pub(crate) struct Limbo {
 }
 
 impl Limbo {
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

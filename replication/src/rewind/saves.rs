@@ -121,6 +121,11 @@ impl Saves {
         self.ring.iter().find(|s| s.tick == tick)
     }
 
+    /// The first save of a later tick.
+    pub(crate) fn next_after(&self, tick: Tick) -> Option<Tick> {
+        self.ring.iter().map(|s| s.tick).find(|saved| *saved > tick)
+    }
+
     pub(super) fn check(&self, tick: Tick) -> Result<(), RewindError> {
         if self.confirmed.is_some_and(|confirmed| tick <= confirmed) {
             return Err(RewindError::Confirmed(tick));
