@@ -50,6 +50,7 @@ impl Peer {
     pub fn receive(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
         self.end_step(world);
         self.pass_time(now)?;
+        self.time.note_receive();
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(arrival) = self.transport.as_mut().and_then(|t| t.poll(now, &mut payload)) {
             match arrival {
@@ -243,6 +244,9 @@ impl Peer {
     }
 
     fn take_stamp(&mut self, index: usize, stamp: Stamp) {
+        if self.time.stood_still {
+            return; // the way did not take so long: it has lain here
+        }
         let (now, session) = (self.time.now, self.time.session.unwrap_or_default());
         let link = &mut self.links[index];
         let (mine, theirs) = if matches!(self.role, Role::Host(_)) { (session, now) } else { (now, session) };

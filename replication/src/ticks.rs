@@ -10,6 +10,10 @@ use tidelock_netcore::tick::Tick;
 pub(crate) struct Ticks {
     /// The program's time at the last call.
     pub(crate) now: Duration,
+    /// The program's time at the last call of [`receive`](crate::Peer::receive), and from the one before it to that.
+    received: (Duration, Duration),
+    /// The program stood still before this call: what is there has lain there, one cannot know for how long.
+    pub(crate) stood_still: bool,
     /// The session's time at `now`; `None` before there is one.
     pub(crate) session: Option<Duration>,
     /// A host's own time when its session began.
@@ -37,7 +41,19 @@ pub(crate) struct Ticks {
     pub(crate) skipped: u64,
 }
 
+/// A gap between two calls of [`receive`](crate::Peer::receive) is a stall from here on, if it is so much longer than the gap before
+/// it that it is not just a slow program.
+const STALL: (Duration, u32) = (Duration::from_millis(250), 2);
+
 impl Ticks {
+    /// [`receive`](crate::Peer::receive) is called.
+    pub(crate) fn note_receive(&mut self) {
+        let (last, usual) = self.received;
+        let gap = self.now.saturating_sub(last);
+        self.stood_still = gap >= STALL.0 && gap >= usual * STALL.1;
+        self.received = (self.now, gap);
+    }
+
     /// Before the tick after `start`.
     pub(crate) fn begin(start: Tick) -> Self {
         Self { step: start, ran: start, tick: start, due: start, last_send: start, captured: start, ..Self::default() }

@@ -278,7 +278,8 @@ impl Scene {
             found.extend((left != tidelock::testing::Leftovers::default()).then(|| format!("seat {seat}: {left:?}")));
             let peers = self.table.seat(seat).peer.peers().len();
             let here = self.table.taken().len();
-            found.extend((peers != here).then(|| format!("seat {seat} knows {peers} peers of {here}")));
+            let ended = self.table.seat(seat).peer.ended().cloned();
+            found.extend((peers != here).then(|| format!("seat {seat} knows {peers} peers of {here}, ended: {ended:?}")));
         }
         found
     }

@@ -226,7 +226,8 @@ impl Peer {
         let malformed = |cause| PeerError::Malformed { what: "inputs", cause };
         let (now, rate) = (self.time.now, self.config.tick_rate);
         let at = Moment { ran: self.time.step, time: self.time.session.unwrap_or_default(), rate };
-        let head = UpHead::read(r, session_ticks(at.time, rate).0).map_err(malformed)?;
+        // not the session's tick now: a host that stood still for minutes hears first what came meanwhile
+        let head = UpHead::read(r, at.ran).map_err(malformed)?;
         match (head.inputs, &mut self.inputs, &self.schema.input) {
             (Some(inputs), Some(own), Some(entry)) => {
                 own::read(entry, inputs, r, &mut own.words, &mut own.behind).map_err(malformed)?
