@@ -265,6 +265,20 @@ impl Peer {
         }
     }
 
+    /// The place of a link in the list. It is remembered, and looked for only when it has changed.
+    pub(crate) fn index_of(&mut self, id: LinkId) -> Option<usize> {
+        let is_there = |at: &usize| self.links.get(*at).is_some_and(|l| l.id == id);
+        if let Some(at) = self.seats.get(&id).copied().filter(is_there) {
+            return Some(at);
+        }
+        let at = self.links.iter().position(|l| l.id == id)?;
+        if self.seats.len() > self.links.len() * 2 {
+            self.seats.clear(); // links that have ended are among them
+        }
+        self.seats.insert(id, at);
+        Some(at)
+    }
+
     fn guest_says(&mut self, world: &mut World, index: usize, message: &Control) {
         let peer = self.links[index].peer;
         let heard = match message {

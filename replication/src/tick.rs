@@ -229,20 +229,6 @@ impl Peer {
         }
     }
 
-    /// The place of a link in the list. It is remembered, and looked for only when it has changed.
-    fn index_of(&mut self, id: LinkId) -> Option<usize> {
-        let is_there = |at: &usize| self.links.get(*at).is_some_and(|l| l.id == id);
-        if let Some(at) = self.seats.get(&id).copied().filter(is_there) {
-            return Some(at);
-        }
-        let at = self.links.iter().position(|l| l.id == id)?;
-        if self.seats.len() > self.links.len() * 2 {
-            self.seats.clear(); // links that have ended are among them
-        }
-        self.seats.insert(id, at);
-        Some(at)
-    }
-
     fn take_stamp(&mut self, index: usize, stamp: Stamp) {
         if self.time.stood_still {
             return; // the way did not take so long: it has lain here
