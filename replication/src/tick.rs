@@ -207,7 +207,8 @@ impl Peer {
                 if let Some(ack) = ack {
                     link.subscriber.acknowledge(&ack, &self.publisher, now);
                 }
-                if let Some(stamp) = stamp {
+                // after a stall the way did not take so long: it has lain here
+                if let Some(stamp) = stamp.filter(|_| !self.time.stood_still) {
                     self.take_stamp(index, stamp);
                 }
                 if let Some(time) = self.time.session {
@@ -230,9 +231,6 @@ impl Peer {
     }
 
     fn take_stamp(&mut self, index: usize, stamp: Stamp) {
-        if self.time.stood_still {
-            return; // the way did not take so long: it has lain here
-        }
         let (now, session) = (self.time.now, self.time.session.unwrap_or_default());
         let link = &mut self.links[index];
         let (mine, theirs) = if matches!(self.role, Role::Host(_)) { (session, now) } else { (now, session) };

@@ -362,10 +362,10 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 }
 
 /// Runs them all, even when one has failed: which do is half of the finding.
-fn hunt(name: &str, has: Has) {
+fn hunt(name: &str, has: Has, more: &[u64]) {
     let (mut failed, mut compared) = (Vec::new(), [0, 0]);
     let all = seeds(20);
-    for seed in all.clone() {
+    for seed in all.clone().chain(more.iter().copied()) {
         match std::panic::catch_unwind(|| session(seed, has)) {
             Ok(ticks) => compared = [compared[0] + ticks[0], compared[1] + ticks[1]],
             Err(_) => failed.push(seed),
@@ -379,30 +379,31 @@ fn hunt(name: &str, has: Has) {
 
 #[test]
 fn all_policies_in_one_world() {
-    hunt("mixed", Has::all());
+    // the last one had found: a guest whose first frame and state came so late that it had let go the frames between
+    hunt("mixed", Has::all(), &[406]);
 }
 
 #[test]
 fn host_alone() {
-    hunt("host", Has { host: true, ..Has::default() });
+    hunt("host", Has { host: true, ..Has::default() }, &[]);
 }
 
 #[test]
 fn owner_alone() {
-    hunt("owner", Has { owner: true, ..Has::default() });
+    hunt("owner", Has { owner: true, ..Has::default() }, &[]);
 }
 
 #[test]
 fn predicted_alone() {
-    hunt("predicted", Has { predicted: true, ..Has::default() });
+    hunt("predicted", Has { predicted: true, ..Has::default() }, &[]);
 }
 
 #[test]
 fn rollback_alone() {
-    hunt("rollback", Has { rollback: true, ..Has::default() });
+    hunt("rollback", Has { rollback: true, ..Has::default() }, &[]);
 }
 
 #[test]
 fn lockstep_alone() {
-    hunt("lockstep", Has { lockstep: true, ..Has::default() });
+    hunt("lockstep", Has { lockstep: true, ..Has::default() }, &[]);
 }

@@ -172,9 +172,11 @@ impl Peer {
 
     fn frames_came(&mut self) {
         let (local, step) = (self.local, self.time.step);
+        // where timelines run by them, all are kept until those have: their state may come long after the frames
+        let kept = self.schema.has_computed();
         let Some(frames) = &mut self.frames else { return };
         frames.find_own(local);
-        if let Some(taking) = frames.taking().filter(|taking| !taking.is_kept) {
+        if let Some(taking) = frames.taking().filter(|taking| !kept && !taking.is_kept) {
             taking.intake.drop_before(step.minus(limits::SAVES as u64));
         }
     }
