@@ -26,7 +26,8 @@ use std::time::Duration;
 use tidelock_netcore::tick::Tick;
 
 /// A button as a field of an input: counts how often it was pressed, so that each press is told exactly once, whatever is lost
-/// on the way. Ask with [`Input::pressed`].
+/// on the way. Ask with [`Input::pressed`]. Keep the input from frame to frame, press in it, and set it again: in a new one the
+/// count would begin anew.
 ///
 /// It counts modulo 256: of more presses than that between two inputs that arrive, 256 are lost. It starts at zero; a program
 /// that joins another session starts with a new input, or what it counted before is taken for presses.

@@ -190,6 +190,12 @@ impl Host {
     /// The owner runs the entity's steps as well, with its own inputs and ahead of the host by its [lead](crate::Peer::lead), so
     /// that it sees at once what it does. What the host says of each tick is compared with what was predicted for it; where they
     /// differ, the owner takes the host's value, and runs its ticks since once more. Everybody else shows.
+    ///
+    /// The schema must have an [input](crate::SchemaBuilder::input). Only components that are registered with
+    /// [`.checkpoint()`](crate::ComponentOptions::checkpoint) are predicted; the owner's steps are not to write the others. At the
+    /// end of each step both sides round fields with a `step` to the simulation grid, which is finer than what the others are sent;
+    /// by how many of its steps they may differ, [`tolerance`](crate::ComponentOptions::tolerance) says. What an owner's input
+    /// brings about is spawned with [`Step::spawn_for`](crate::Step::spawn_for).
     #[must_use]
     pub fn predicted() -> Self {
         Self { cut: false, predicted: true }

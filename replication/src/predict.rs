@@ -82,12 +82,13 @@ struct Wrong {
 }
 
 impl Peer {
-    /// The last corrections of what this peer predicted, the oldest first: why each was needed, and what it cost.
+    /// The last 128 corrections of what this peer predicted, the oldest first: why each was needed, and what it cost. Guesses of
+    /// the rollback timeline that were wrong are among them, as [`Cause::Input`], and are the most where sticks move all the time.
     pub fn corrections(&self) -> impl Iterator<Item = &Correction> {
         self.predictions.corrections.iter()
     }
 
-    /// How many corrections there were.
+    /// How many corrections there were, those of guesses included.
     #[must_use]
     pub fn correction_count(&self) -> u64 {
         self.predictions.corrections.count()

@@ -179,8 +179,10 @@ impl Peer {
         }
     }
 
-    /// The digest of a tick that is still kept, over names, kinds, components and resources. It is the same on all peers of a session
-    /// whose saves are equal, wherever they keep them.
+    /// The digest of a tick of the session's own timeline that is still kept, over names, kinds, components and resources. It is the
+    /// same on all peers of a session whose saves are equal, wherever they keep them; a guest keeps what it predicts, a host
+    /// with guests nothing. What every peer computes is compared by itself: see
+    /// [`Config::digest_every`](crate::Config::digest_every) and [`News::Forked`](crate::News::Forked).
     #[must_use]
     pub fn saved_digest(&self, world: &World, tick: Tick) -> Option<u64> {
         self.saved_digest_of(world, Timeline::Session, tick)

@@ -406,7 +406,8 @@ impl SchemaBuilder {
     }
 
     /// Registers an order: what a player wants, given with [`Peer::order`](crate::Peer::order) and taken by every peer in the same
-    /// tick with [`Step::orders`](crate::Step::orders). Its fields are coded like a message's.
+    /// tick of lockstep with [`Step::orders`](crate::Step::orders). Its fields are coded like a message's. Without a kind of
+    /// [`Lockstep`](crate::policy::Lockstep) there are no steps of lockstep, and only the session's own meet it.
     #[must_use]
     pub fn order<O: Replicate>(mut self, name: &str) -> Self {
         match MessageEntry::new::<O>("order", name, true) {

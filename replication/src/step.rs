@@ -208,7 +208,8 @@ impl Step<'_> {
         self.peer.entities.slot_at(world, entity).is_some()
     }
 
-    /// State that belongs to no entity. See [`SchemaBuilder::resource`](crate::SchemaBuilder::resource).
+    /// State that belongs to no entity. See [`SchemaBuilder::resource`](crate::SchemaBuilder::resource). Nothing stops a step from
+    /// reaching one of another timeline; written there, it is not the same on all peers any more.
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`].
@@ -234,7 +235,8 @@ impl Step<'_> {
     }
 
     /// See [`Peer::spawn`]. Where the kind is rewound the spawn can be taken back: a re-run that spawns as many before it gives
-    /// it the same name, and the entity with its handle and its local components.
+    /// it the same name, and the entity with its handle and its local components. What a guest spawns so of a
+    /// [predicted](crate::policy::Host::predicted) kind the host refuses: see [`spawn_for`](Self::spawn_for).
     ///
     /// # Errors
     /// Those of [`Peer::spawn`]; [`UsageError::NotAllowed`] in a re-run for a kind that is not rewound;
@@ -266,7 +268,9 @@ impl Step<'_> {
 
     /// The same for a kind that is [predicted](crate::policy::Host::predicted), as the owner's: what a player's input brings about.
     /// Run it on the owner and on the host alike. The owner has its copy at once, under the name that the host's will have if it
-    /// spawns as many for that owner before it in this tick; if the host does not, the copy goes again when that is known.
+    /// spawns as many for that owner before it in this tick; if the host does not, the copy goes again when that is known, with a
+    /// [correction](Peer::corrections) for [`Cause::Refused`](crate::Cause::Refused). On timelines that every peer computes, `owner`
+    /// is not used.
     ///
     /// # Errors
     /// Those of [`spawn`](Self::spawn); [`UsageError::NotAllowed`] at a guest for another peer than itself, and for a peer that is

@@ -4,6 +4,40 @@
 //! transports' own (the loopback's network, for one), so every fault that a transport can be told to have can be tested. All
 //! along, an **oracle** compares what each peer shows with what the value's publisher held: every value shown must be one that
 //! was held, and its version must never go back. Nothing here reads a clock or sleeps, and a seed replays a run exactly.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use tidelock::{Checkpoint, Config, News, Replicate, Schema, policy::Host, testing::Table};
+//! # use tidelock_loopback::{Conditions, Network};
+//! # #[derive(Clone, Copy, Replicate, Checkpoint)] struct At(i32);
+//! # #[derive(Clone, Copy, Default, Replicate)] struct Pad(i8);
+//! # #[derive(Clone, Copy, Default)] struct Runner;
+//! # let schema = Schema::builder("game").component::<At>("at", |c| c.checkpoint()).kind::<Runner>("runner", Host::predicted());
+//! # let schema = schema.input::<Pad>("pad").build()?;
+//! let network = Network::new(7);
+//! let far = Conditions { latency: Duration::from_millis(60), loss: 0.03, ..Conditions::default() };
+//! let mut table = Table::new(7, &schema, Config::default(), network.host())?;
+//! let guest = table.join(Config::default(), network.join(far, far))?;
+//! for _ in 0..200 {
+//!     table.seat(guest).peer.set_input(&Pad(1))?;
+//!     let host = table.seat(0);
+//!     for news in host.take_news() {
+//!         if let News::Joined { peer, .. } = news {
+//!             let runner = host.peer.spawn(&mut host.world, Runner, (At(0),))?;
+//!             host.peer.grant(&mut host.world, runner, 0, peer)?;
+//!         }
+//!     }
+//!     table.run(|_seat, world, step| {
+//!         for (runner, at) in step.query::<(hecs::Entity, &mut At)>(world).iter() {
+//!             let owner = step.owner(world, runner).unwrap();
+//!             at.0 += step.input::<Pad>(owner).map_or(0, |pad| i32::from(pad.value.0));
+//!         }
+//!     });
+//! }
+//! assert!(table.settle(Duration::from_secs(5)), "{:?}", table.all_equal());
+//! # assert!(table.seat(guest).world.query::<&At>().iter().all(|at| at.0 > 100));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::block::bits;
 use crate::config::Config;
@@ -79,7 +113,7 @@ pub struct Table {
     pub seed: u64,
     /// Virtual time.
     pub now: Duration,
-    /// Virtual time from one frame to the next.
+    /// Virtual time from one frame to the next: a sixtieth of a second, unless it is set.
     pub frame: Duration,
     /// The host first, then guests in the order of joining. Seats are never taken away; one that was vacated is `None`.
     pub seats: Vec<Option<Seat>>,
@@ -115,7 +149,7 @@ impl Table {
         self.seats.len() - 1
     }
 
-    /// A guest sits down; its seat's number.
+    /// A guest sits down; its seat's number. Which [`PeerId`] it gets, the host says when it is in: [`Peer::local`].
     ///
     /// # Errors
     /// [`UsageError::Config`].

@@ -73,8 +73,8 @@ fn decode(schema: &Inner, bytes: &[u8], near: Tick) -> Result<(u16, Tick, u8, Ve
 }
 
 impl Peer {
-    /// Gives an order: every peer gets it in the same tick with [`Step::orders`], those of one peer in the order in which they
-    /// were given, none lost and none twice.
+    /// Gives an order: every peer gets it in the same tick of lockstep with [`Step::orders`], those of one peer in the order in
+    /// which they were given, none lost and none twice.
     ///
     /// A guest's goes to the host, which seals it into the next frame that is open from a tick on which the guest chooses: as far ahead as the
     /// way takes, learned from how its orders fared. One that comes later takes the next open frame. What of a guest's orders has come to
@@ -208,7 +208,9 @@ impl Frames {
 impl Step<'_> {
     /// The orders of one type that take effect in this step, with who gave them, in an order that is the same at every peer.
     ///
-    /// Ask in each step of a timeline that every peer computes. In a step whose frame is not known yet there are none.
+    /// Ask in each step of lockstep. Those of rollback have none, at the host neither: what is not sealed yet cannot be guessed.
+    /// Those of the session have them at the host, and at a guest if the tick's frame has come by then, which it has not where the
+    /// guest's ticks run ahead.
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`].

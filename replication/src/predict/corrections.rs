@@ -35,15 +35,15 @@ pub struct Correction {
     pub depth: u64,
     /// The host's value was too old to run the ticks since again: it was taken as it is, and is behind by those ticks.
     pub snapped: bool,
-    /// The entity; the first one that differs.
+    /// The entity; the first one that differs. For [`Cause::Input`] there is none: this is 0, and the names are empty.
     pub net: NetId,
     /// The component that differs first, by name; empty if it is the entity itself.
     pub component: String,
     /// The field that differs first.
     pub field: String,
-    /// What was predicted, as the numbers of steps of the grid.
+    /// What was predicted, as the numbers of steps of the grid; for [`Cause::Input`], the words of the guessed input.
     pub predicted: Vec<u32>,
-    /// What the host has.
+    /// What the host has, or has sealed.
     pub authoritative: Vec<u32>,
     /// The program's time when it was found.
     pub at: Duration,

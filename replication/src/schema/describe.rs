@@ -44,7 +44,8 @@ impl Schema {
         hasher.digest()
     }
 
-    /// The resulting table: for each kind and component who decides, and how it is shown.
+    /// The resulting table: for each kind and component who decides, and how it is shown. A component that
+    /// is predicted stands there twice: as itself, and after all others as it is on the simulation grid.
     #[must_use]
     pub fn explain(&self) -> String {
         let inner = &self.0;
