@@ -208,7 +208,7 @@ impl Peer {
         names.extend(predictions.tracks.keys());
         names.sort_unstable();
         // the oldest first; of one tick, by name
-        let mut first: Option<Wrong> = None;
+        let mut first: Vec<Wrong> = Vec::new();
         let mut refused = Vec::new();
         for net in &names {
             let Some(record) = self.entities.slot_of(*net).and_then(|slot| self.entities.get(slot)) else {
@@ -226,11 +226,13 @@ impl Peer {
                 }
                 continue;
             }
-            let wrong = self.find_wrong(*net, &mut predictions);
-            if let Some(wrong) = wrong
-                && first.as_ref().is_none_or(|f| wrong.tick < f.tick)
-            {
-                first = Some(wrong);
+            let Some(wrong) = self.find_wrong(*net, &mut predictions) else { continue };
+            let oldest = first.first().map_or(wrong.tick, |f| f.tick);
+            if wrong.tick < oldest {
+                first.clear();
+            }
+            if wrong.tick <= oldest {
+                first.push(wrong);
             }
         }
         predictions.names = names;
@@ -238,8 +240,8 @@ impl Peer {
         for net in refused {
             self.take_spawn_back(world, net);
         }
-        if let Some(wrong) = first {
-            self.correct(world, &wrong);
+        if !first.is_empty() {
+            self.correct(world, &first);
         }
     }
 
@@ -290,14 +292,17 @@ impl Peer {
         self.links[0].incoming.presence(row).life != crate::presence::Life::Alive
     }
 
-    /// Goes back to the end of the tick that was predicted wrongly, with the host's values of it.
-    fn correct(&mut self, world: &mut World, wrong: &Wrong) {
+    /// Goes back to the end of a tick in which entities were predicted wrongly, with the host's values of it.
+    fn correct(&mut self, world: &mut World, all: &[Wrong]) {
+        let Some(wrong) = all.first() else { return };
         let step = self.time.step;
         let depth = step.since(wrong.tick);
         self.note_drawn(world);
         let in_reach = depth <= self.config.rewind.min(limits::SAVES as u64);
         let back = in_reach && (depth == 0 || self.rewind_line(world, Timeline::Session, wrong.tick.plus(1)).is_ok());
-        self.write_host_values(world, wrong, back);
+        for wrong in all {
+            self.write_host_values(world, wrong, back);
+        }
         let (component, field) = self.place_of(wrong);
         let words = |w: &SmallVec<[u32; 8]>| w.to_vec();
         self.predictions.corrections.push(Correction {

@@ -208,12 +208,16 @@ impl Step<'_> {
         self.peer.entities.slot_at(world, entity).is_some()
     }
 
-    /// State that belongs to no entity. See [`SchemaBuilder::resource`](crate::SchemaBuilder::resource). Nothing stops a step from
-    /// reaching one of another timeline; written there, it is not the same on all peers any more.
+    /// State that belongs to no entity. See [`SchemaBuilder::resource`](crate::SchemaBuilder::resource).
     ///
     /// # Errors
-    /// [`UsageError::NotInSchema`].
+    /// [`UsageError::NotInSchema`]; [`UsageError::NotAllowed`] for one of another timeline than the step's: written here, it would not
+    /// be the same on all peers any more.
     pub fn resource<'w, T: Component>(&mut self, world: &'w mut World) -> Result<&'w mut T, UsageError> {
+        let line = self.peer.schema.resource_of::<T>().map(|entry| entry.line);
+        if line.is_some_and(|line| line != self.timeline()) {
+            return Err(UsageError::NotAllowed("reach a resource of another timeline than the step's"));
+        }
         self.peer.resource(world)
     }
 
@@ -235,11 +239,11 @@ impl Step<'_> {
     }
 
     /// See [`Peer::spawn`]. Where the kind is rewound the spawn can be taken back: a re-run that spawns as many before it gives
-    /// it the same name, and the entity with its handle and its local components. What a guest spawns so of a
-    /// [predicted](crate::policy::Host::predicted) kind the host refuses: see [`spawn_for`](Self::spawn_for).
+    /// it the same name, and the entity with its handle and its local components. What is
+    /// [predicted](crate::policy::Host::predicted) is spawned with [`spawn_for`](Self::spawn_for), or by the host alone.
     ///
     /// # Errors
-    /// Those of [`Peer::spawn`]; [`UsageError::NotAllowed`] in a re-run for a kind that is not rewound;
+    /// Those of [`Peer::spawn`]; [`UsageError::NotAllowed`] in a re-run for a kind that is not rewound, at a guest for a predicted one;
     /// [`UsageError::NoNames`] after 4096 spawns in one step.
     pub fn spawn<K: Component>(
         &mut self,
@@ -263,18 +267,21 @@ impl Step<'_> {
         components: impl DynamicBundle,
     ) -> Result<Entity, UsageError> {
         let local = self.peer.local;
+        let kinds = &self.peer.schema.kinds;
+        if !self.peer.is_host() && self.peer.schema.kind_of::<K>().is_some_and(|kind| kinds[kind].is_predicted()) {
+            return Err(UsageError::NotAllowed("spawn what is predicted without its owner: use `spawn_for`, on the host alike"));
+        }
         self.peer.spawn_in_step(world, local, key, kind, components)
     }
 
     /// The same for a kind that is [predicted](crate::policy::Host::predicted), as the owner's: what a player's input brings about.
     /// Run it on the owner and on the host alike. The owner has its copy at once, under the name that the host's will have if it
     /// spawns as many for that owner before it in this tick; if the host does not, the copy goes again when that is known, with a
-    /// [correction](Peer::corrections) for [`Cause::Refused`](crate::Cause::Refused). On timelines that every peer computes, `owner`
-    /// is not used.
+    /// [correction](Peer::corrections) for [`Cause::Refused`](crate::Cause::Refused).
     ///
     /// # Errors
-    /// Those of [`spawn`](Self::spawn); [`UsageError::NotAllowed`] at a guest for another peer than itself, and for a peer that is
-    /// not in the session.
+    /// Those of [`spawn`](Self::spawn); [`UsageError::NotAllowed`] at a guest for another peer than itself, for a peer that is not in
+    /// the session, and on timelines that every peer computes, where nothing has an owner.
     pub fn spawn_for<K: Component>(
         &mut self,
         world: &mut World,

@@ -58,7 +58,12 @@ impl Peer {
             return Err(UsageError::NotAllowed("spawn it in a step of another timeline than its kind's"));
         }
         if line != Timeline::Session {
-            return Ok(()); // every peer does
+            let owned = seat != self.local;
+            return if owned {
+                Err(UsageError::NotAllowed("spawn it for a peer: what every peer computes has no owner"))
+            } else {
+                Ok(())
+            };
         }
         if seat != self.local && !(self.is_host() && self.roster.contains_key(&seat)) {
             return Err(UsageError::NotAllowed("spawn it for another peer"));

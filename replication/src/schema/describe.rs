@@ -51,7 +51,7 @@ impl Schema {
         let inner = &self.0;
         let mut out = format!("schema `{}`, digest {:016x}\n", inner.name, self.digest());
         let width = inner.components.iter().map(|c| c.name.len()).max().unwrap_or(0).max(9);
-        for kind in &inner.kinds {
+        for (kind_index, kind) in inner.kinds.iter().enumerate() {
             let (name, policy) = (&kind.name, kind.policy.name());
             if kind.is_computed() {
                 let line = kind.policy.timeline();
@@ -60,7 +60,8 @@ impl Schema {
             }
             let _ =
                 writeln!(out, "kind `{name}`: lifetime {policy}, absent owner: {:?}, requests: {:?}", kind.absent, kind.requests);
-            for (component, policy) in inner.components.iter().zip(&kind.policies[1..]) {
+            let forms = inner.components.len() - inner.grids.len();
+            for (i, (component, policy)) in inner.components.iter().zip(&kind.policies[1..]).take(forms).enumerate() {
                 let from = if kind.overrides.iter().any(|o| o.0 == component.type_id) {
                     "chosen in the kind"
                 } else if component.policy.is_some() {
@@ -68,11 +69,14 @@ impl Schema {
                 } else {
                     "the kind's"
                 };
-                let _ = writeln!(out, "  {:width$}  {:12} ({from})", component.name, policy.name());
+                let kept = inner.predicted[kind_index] >> (i + 1) & 1 != 0;
+                let unkept = if super::predicts(&**policy) && !kept { ", not predicted: it has no checkpoint" } else { "" };
+                let _ = writeln!(out, "  {:width$}  {:12} ({from}{unkept})", component.name, policy.name());
             }
         }
-        for c in &inner.components {
+        for (i, c) in inner.components.iter().enumerate() {
             let flags = [
+                (inner.fine >> (i + 1) & 1 != 0, "on the grid, for who predicts it"),
                 (c.interpolate && !c.reckoned, "interpolated"),
                 (c.reckoned, "extrapolated"),
                 (c.checkpoint, "checkpointed"),
@@ -80,7 +84,12 @@ impl Schema {
             ];
             let flags: Vec<_> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
             let (words, bits) = (c.column.layout().words(), c.column.layout().worst_bits());
-            let _ = writeln!(out, "component `{}`: {words} words, at most {bits} bits {}", c.name, flags.join(", "));
+            let _ = writeln!(
+                out,
+                "component `{}`: {words} words, at most {bits} bits{}",
+                c.name,
+                flags.iter().map(|f| format!(", {f}")).collect::<String>()
+            );
         }
         for kept in inner.kept.iter().filter(|k| k.only && k.first.is_none()) {
             let _ = writeln!(out, "component `{}`: checkpointed, does not travel", kept.name);
