@@ -281,7 +281,7 @@ impl Peer {
     }
 
     /// A guest has the state that a timeline goes on from: its next step is `next`, which runs with the frame of `frame` or, of
-    /// lockstep, with the first from there on that stands for one.
+    /// lockstep, with the first from there on that stands for a step.
     pub(crate) fn computed_loaded(&mut self, line: Timeline, next: Tick, frame: Tick) {
         let Computed { lockstep, rollback, .. } = &mut self.computed;
         match line {

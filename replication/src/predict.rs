@@ -145,7 +145,7 @@ impl Peer {
         if self.time.line != Timeline::Session || !self.schema.predicts_some() {
             return;
         }
-        let (tick, depth, host) = (self.time.ran, self.config.rewind as usize, self.is_host());
+        let (tick, depth, host) = (self.time.ran, limits::SAVES, self.is_host());
         let mut predictions = std::mem::take(&mut self.predictions);
         for (_, record) in self.entities.iter() {
             let mask = self.schema.predicted[record.kind];
@@ -268,6 +268,11 @@ impl Peer {
             }
             let Some(moment) = track.at(at) else {
                 predictions.early |= track.newest().is_some_and(|m| m.tick < at);
+                if track.has_let_go(at) {
+                    // nobody knows any more whether it was right, and nothing could be run again from there
+                    let value = Some((c, words.map(SmallVec::from_slice)));
+                    first = Some(Wrong { net, tick: at, cause: Cause::Other, value, predicted: None });
+                }
                 continue;
             };
             let predicted = moment.words_of(&self.schema, c);
@@ -297,7 +302,7 @@ impl Peer {
         let Some(wrong) = all.first() else { return };
         let step = self.time.step;
         let depth = step.since(wrong.tick);
-        self.note_drawn(world);
+        self.note_drawn();
         let in_reach = depth <= self.config.rewind.min(limits::SAVES as u64);
         let back = in_reach && (depth == 0 || self.rewind_line(world, Timeline::Session, wrong.tick.plus(1)).is_ok());
         for wrong in all {
@@ -349,7 +354,7 @@ impl Peer {
             }
             track.note_compared(c, at);
         }
-        let (tick, depth) = (if back { wrong.tick } else { self.time.step }, self.config.rewind as usize);
+        let (tick, depth) = (if back { wrong.tick } else { self.time.step }, limits::SAVES);
         let moment = track.begin(tick, depth);
         let mut words = SmallVec::<[u32; 8]>::new();
         for c in bits(mask) {

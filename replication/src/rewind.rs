@@ -1,8 +1,8 @@
 //! Rewinding: the world as each of the last ticks began, exactly, and the way back to it. What is kept are the components and
 //! resources that the schema checkpoints, of entities of the kinds that it rewinds; nothing else is ever touched.
 //!
-//! So far only a peer alone can keep saves, and asks for it itself ([`Peer::keep_saves`]); policies that go back by themselves
-//! stand on this.
+//! Saves are kept by timeline. Between peers the policies see to that: a guest keeps what it predicts and what it computes on the
+//! rollback timeline. A peer that is alone asks for it itself ([`Peer::keep_saves`]).
 
 use crate::entities::{NO_ROW, name_in};
 use crate::error::UsageError;
@@ -101,7 +101,7 @@ impl Peer {
     /// [`UsageError::NotAllowed`] on a peer that is not alone, [`UsageError::Config`] for too many ticks.
     pub fn keep_saves(&mut self, world: &mut World, ticks: usize) -> Result<(), UsageError> {
         if self.transport.is_some() {
-            return Err(UsageError::NotAllowed("keep saves: only a peer that is alone can, so far"));
+            return Err(UsageError::NotAllowed("keep saves: only a peer that is alone can; between peers the policies do"));
         }
         if ticks > limits::SAVES {
             return Err(UsageError::Config("more ticks are to be kept than limits::SAVES"));

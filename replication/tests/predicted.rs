@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidelock::netcore::tick::Tick;
 use tidelock::policy::Host;
 use tidelock::testing::Table;
-use tidelock::{Cause, Checkpoint, Interpolate, NetId, News, PeerId, Press, Replicate, Schema, Step};
+use tidelock::{Cause, Checkpoint, Config, Interpolate, NetId, News, PeerId, Press, Replicate, Schema, Step};
 use tidelock_loopback::{Conditions, Network};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Replicate, Interpolate, Checkpoint)]
@@ -126,10 +126,14 @@ struct Scene {
 
 impl Scene {
     fn new(seed: u64, guests: usize, weather: Conditions, rules: Rules) -> Self {
+        Self::with(seed, guests, weather, rules, &config())
+    }
+
+    fn with(seed: u64, guests: usize, weather: Conditions, rules: Rules, config: &Config) -> Self {
         let network = Network::new(seed);
-        let mut table = Table::new(seed, &schema(), config(), network.host()).unwrap();
+        let mut table = Table::new(seed, &schema(), config.clone(), network.host()).unwrap();
         for _ in 0..guests {
-            table.join(config(), network.join(weather, weather)).unwrap();
+            table.join(config.clone(), network.join(weather, weather)).unwrap();
         }
         let mut scene =
             Self { table, network, rules, sticks: vec![Stick::default(); guests + 1], heard: vec![BTreeMap::new(); guests + 1] };
@@ -483,4 +487,27 @@ fn a_rollback_does_not_disturb_what_was_predicted_rightly() {
         assert!((x - expected).abs() < 0.05, "frame {frame}: at {x}, not at {expected}");
     }
     assert!(scene.table.seat(1).peer.correction_count() >= 5);
+}
+
+/// What the host says of a tick that is further back than `Config::rewind` is taken as it is, without running anything again, and is
+/// named so; the worlds are equal in the end all the same. Settings beyond the bounds are refused.
+#[test]
+fn beyond_the_bound_the_host_is_taken_at_its_word() {
+    let config = Config { rewind: 3, ..config() };
+    let mut scene = Scene::with(6, 1, weather(100, 0.0), Rules::default(), &config);
+    scene.run(200);
+    for _ in 0..5 {
+        let host = scene.table.seat(0);
+        host.world.query::<&mut Speed>().with::<&Runner>().iter().for_each(|s| s.y += 5.0);
+        scene.run(100);
+    }
+    let all = scene.corrections(1);
+    let snapped = scene.table.seat(1).peer.corrections().filter(|c| c.snapped).count();
+    let deep = scene.table.seat(1).peer.corrections().filter(|c| c.depth > 3).count();
+    assert!(snapped >= 5 && deep == 0, "{all:#?}");
+    scene.settle();
+    for rewind in [0, tidelock::netcore::limits::SAVES as u64 + 1] {
+        let config = Config { rewind, ..Config::default() };
+        assert!(tidelock::Peer::alone(schema(), config).is_err(), "{rewind} ticks");
+    }
 }

@@ -13,7 +13,6 @@ use crate::entities::Record;
 use crate::peer::Peer;
 use crate::replicate::Restorer;
 use crate::schema::Inner;
-use hecs::World;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ impl Track {
 
 impl Peer {
     /// Remembers where everything is that is predicted and drawn, before it is corrected.
-    pub(super) fn note_drawn(&mut self, _world: &World) {
+    pub(super) fn note_drawn(&mut self) {
         let now = self.time.now;
         for (net, track) in &mut self.predictions.tracks {
             let record = self.entities.slot_of(*net).and_then(|slot| self.entities.get(slot));

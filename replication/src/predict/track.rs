@@ -49,6 +49,8 @@ pub(crate) struct Fade {
 /// The predictions of one entity.
 #[derive(Default)]
 pub(crate) struct Track {
+    /// The tick that the moments began with; the oldest ones are let go.
+    first: Tick,
     moments: VecDeque<Moment>,
     /// By predicted component: the tick whose value of the host was compared last.
     compared: SmallVec<[(usize, Tick); 4]>,
@@ -61,6 +63,9 @@ impl Track {
         let mut spare = self.cut_from(tick).unwrap_or_default();
         if self.moments.len() > depth {
             spare = self.moments.pop_front().unwrap_or(spare);
+        }
+        if self.moments.is_empty() {
+            self.first = tick;
         }
         (spare.tick, spare.present) = (tick, 0);
         spare.words.clear();
@@ -81,6 +86,11 @@ impl Track {
     pub(crate) fn at(&self, tick: Tick) -> Option<&Moment> {
         let found = self.moments.binary_search_by_key(&tick, |m| m.tick);
         found.ok().map(|i| &self.moments[i])
+    }
+
+    /// Was something predicted for the tick that is not remembered any more?
+    pub(crate) fn has_let_go(&self, tick: Tick) -> bool {
+        tick >= self.first && self.moments.front().is_some_and(|oldest| tick < oldest.tick)
     }
 
     pub(crate) fn newest(&self) -> Option<&Moment> {
@@ -133,6 +143,7 @@ mod tests {
         }
         assert_eq!(track.moments.iter().map(|m| m.tick.0).collect::<Vec<_>>(), [14, 15, 16, 17, 18, 19]);
         assert!(track.at(Tick(13)).is_none() && track.at(Tick(20)).is_none());
+        assert!(track.has_let_go(Tick(13)) && !track.has_let_go(Tick(9)) && !track.has_let_go(Tick(14)));
         assert_eq!(track.at(Tick(16)).unwrap().tick, Tick(16));
         track.begin(Tick(16), 5);
         assert_eq!(track.newest().unwrap().tick, Tick(16), "later ones were of another branch");
