@@ -191,7 +191,8 @@ impl Peer {
             let wrong = ticks.find_map(|tick| Some((tick, line.guesses.differs(frames.sealed(tick)?)?)));
             match wrong {
                 Some((tick, peer)) => self.take_guess_back(world, tick, peer),
-                None => self.confirm_line(world, Timeline::Rollback, last),
+                // one tick can still be run again, to see whether it comes out the same
+                None => self.confirm_line(world, Timeline::Rollback, last.minus(1)),
             }
             let line = &mut self.computed.rollback;
             line.checked = line.checked.max(last);
@@ -228,8 +229,9 @@ impl Peer {
         };
         let (predicted, authoritative) =
             (words(self.computed.rollback.guesses.get(tick)), words(self.frames.as_ref().and_then(|frames| frames.sealed(tick))));
-        let back = self.rewind_line(world, Timeline::Rollback, tick);
-        self.predictions.effects[Timeline::Rollback as usize].rewound(tick);
+        let again = self.try_rollback_again(world, tick);
+        let back = if again { Ok(()) } else { self.rewind_line(world, Timeline::Rollback, tick).map(drop) };
+        self.predictions.effects[Timeline::Rollback as usize].rewound(if again { tick.minus(1) } else { tick });
         debug_assert!(back.is_ok(), "the line waits before it gets out of reach: {back:?}");
         self.note_correction(Correction {
             cause: Cause::Input(peer),
@@ -241,6 +243,7 @@ impl Peer {
             field: String::new(),
             predicted,
             authoritative,
+            values: Default::default(),
             at: self.time.now,
         });
     }
@@ -283,6 +286,7 @@ impl Peer {
     /// A guest has the state that a timeline goes on from: its next step is `next`, which runs with the frame of `frame` or, of
     /// lockstep, with the first from there on that stands for a step.
     pub(crate) fn computed_loaded(&mut self, line: Timeline, next: Tick, frame: Tick) {
+        self.strays.disarm(line, false);
         let Computed { lockstep, rollback, .. } = &mut self.computed;
         match line {
             Timeline::Session => {}

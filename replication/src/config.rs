@@ -41,6 +41,10 @@ pub struct Config {
     pub digest_every: u64,
     /// Host: what becomes of a guest whose computed state is another than the host's.
     pub on_fork: OnFork,
+    /// Looks for writes to what this peer does not simulate, and tells them as [`News::Stray`](crate::News::Stray): to entities that
+    /// every peer computes, outside of steps of their timeline, and at a guest to what another peer has authority over. A sample of 256
+    /// entities is looked at between two steps, and they take turns. On in debug builds.
+    pub check_writes: bool,
     /// A host tells itself news of the entities that it simulates, like a guest gets them. Costs a capture per tick even when
     /// nobody has joined.
     pub local_news: bool,
@@ -107,6 +111,7 @@ impl Default for Config {
             rewind: 64,
             digest_every: 60,
             on_fork: OnFork::Report,
+            check_writes: cfg!(debug_assertions),
             local_news: false,
             session: None,
             counters_from: 1,

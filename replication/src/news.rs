@@ -239,6 +239,24 @@ pub enum News {
         /// The other's.
         guest: String,
     },
+    /// The game has written to what this peer does not simulate: it is not kept, or others never see it, or what every peer
+    /// computes comes apart. Told once for each entity and component, while [`Config::check_writes`](crate::Config::check_writes) is on.
+    Stray {
+        /// The timeline that the entity lives by.
+        line: Timeline,
+        /// The last step that was run before the write was found: of that timeline, on which nothing else may have written to it since.
+        tick: Tick,
+        /// The entity's name.
+        net: NetId,
+        /// The component's or resource's name in the schema; empty if the entity itself is gone.
+        component: String,
+        /// The path of the field; empty for the whole value.
+        field: String,
+        /// What it was: of what is published, the numbers of steps that would travel.
+        before: String,
+        /// What the game has made of it.
+        after: String,
+    },
     /// The game did not fetch its news: so many of the oldest are lost.
     Missed {
         /// How many.

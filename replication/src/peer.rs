@@ -27,6 +27,7 @@ use crate::requests::Claims;
 use crate::rewind::Shelf;
 use crate::rewind::births::Births;
 use crate::schema::{Inner, Schema};
+use crate::strays::Strays;
 use crate::subscriber::StreamStats;
 use crate::ticks::Ticks;
 use crate::values::ValueCache;
@@ -99,6 +100,8 @@ pub struct Peer {
     pub(crate) predictions: Predictions,
     /// Spawns in the step that is run.
     pub(crate) births: Births,
+    /// Writes to what this peer does not simulate.
+    pub(crate) strays: Strays,
     /// The step is one that was run before.
     pub(crate) rerunning: bool,
 }
@@ -260,6 +263,7 @@ impl Peer {
             saves: Shelf::default(),
             births: Births::default(),
             predictions: Predictions::default(),
+            strays: Strays::default(),
             rerunning: false,
             schema,
             config,

@@ -12,8 +12,9 @@ mod corrections;
 mod effects;
 mod fade;
 mod track;
+mod trial;
 
-pub use corrections::{Cause, Correction};
+pub use corrections::{Cause, Correction, CorrectionCounts};
 pub(crate) use effects::Effects;
 pub(crate) use fade::shift;
 pub(crate) use track::{Fade, Track};
@@ -34,6 +35,7 @@ use smallvec::SmallVec;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 use track::agree;
+use trial::{RollbackTrial, Trial};
 
 /// What a guest keeps of its predictions.
 #[derive(Default)]
@@ -45,6 +47,9 @@ pub(crate) struct Predictions {
     /// Names in order, while they are gone through.
     names: Vec<NetId>,
     words: Vec<u32>,
+    /// A tick that is run again before it is corrected.
+    trial: Option<Trial>,
+    rollback_trial: Option<RollbackTrial>,
     /// Values that came before this peer had run their tick, and are to be compared when it has.
     early: bool,
 }
@@ -91,7 +96,13 @@ impl Peer {
     /// How many corrections there were, those of guesses included.
     #[must_use]
     pub fn correction_count(&self) -> u64 {
-        self.predictions.corrections.count()
+        self.correction_counts().total()
+    }
+
+    /// The same by cause.
+    #[must_use]
+    pub fn correction_counts(&self) -> CorrectionCounts {
+        self.predictions.corrections.counts()
     }
 
     /// One more for [`corrections`](Self::corrections).
@@ -140,6 +151,7 @@ impl Peer {
             return;
         }
         self.digest_step(world);
+        self.note_step_over(self.time.line, self.time.ran);
         self.predictions.effects[self.time.line as usize].end_step(self.time.ran);
         self.tell_undone(self.time.line);
         if self.time.line != Timeline::Session || !self.schema.predicts_some() {
@@ -167,6 +179,7 @@ impl Peer {
             }
         }
         self.predictions = predictions;
+        self.end_trial(world);
         self.end_rerun();
         if self.predictions.early && !self.rerunning {
             self.reconcile(world);
@@ -196,7 +209,7 @@ impl Peer {
 
     /// Guest: compares what the host says with what was predicted, and goes back if they differ.
     pub(crate) fn reconcile(&mut self, world: &mut World) {
-        if self.is_host() || !self.schema.predicts_some() || self.links.is_empty() {
+        if self.is_host() || !self.schema.predicts_some() || self.links.is_empty() || self.is_trial_on() {
             return;
         }
         let missed = self.missed_inputs();
@@ -241,7 +254,7 @@ impl Peer {
             self.take_spawn_back(world, net);
         }
         if !first.is_empty() {
-            self.correct(world, &first);
+            self.correct(world, first);
         }
     }
 
@@ -298,31 +311,39 @@ impl Peer {
     }
 
     /// Goes back to the end of a tick in which entities were predicted wrongly, with the host's values of it.
-    fn correct(&mut self, world: &mut World, all: &[Wrong]) {
+    fn correct(&mut self, world: &mut World, all: Vec<Wrong>) {
         let Some(wrong) = all.first() else { return };
-        let step = self.time.step;
-        let depth = step.since(wrong.tick);
+        let (tick, depth) = (wrong.tick, self.time.step.since(wrong.tick));
         self.note_drawn();
         let in_reach = depth <= self.config.rewind.min(limits::SAVES as u64);
-        let back = in_reach && (depth == 0 || self.rewind_line(world, Timeline::Session, wrong.tick.plus(1)).is_ok());
+        let Some(all) = (if in_reach { self.try_again(world, all, depth) } else { Some(all) }) else { return };
+        let back = in_reach && (depth == 0 || self.rewind_line(world, Timeline::Session, tick.plus(1)).is_ok());
+        self.predictions.effects[Timeline::Session as usize].rewound(tick.plus(1));
+        self.take_hosts(world, &all, back.then_some(depth), None);
+    }
+
+    /// The world is as it was after the tick, if it went back; it takes the host's values.
+    fn take_hosts(&mut self, world: &mut World, all: &[Wrong], back: Option<u64>, unsaved: Option<Correction>) {
+        let Some(wrong) = all.first() else { return };
         for wrong in all {
-            self.write_host_values(world, wrong, back);
+            self.write_host_values(world, wrong, back.is_some());
         }
         let (component, field) = self.place_of(wrong);
         let words = |w: &SmallVec<[u32; 8]>| w.to_vec();
-        self.predictions.corrections.push(Correction {
+        let correction = unsaved.unwrap_or_else(|| Correction {
             cause: wrong.cause,
             tick: wrong.tick,
-            depth: if back { depth } else { 0 },
-            snapped: !back,
+            depth: back.unwrap_or(0),
+            snapped: back.is_none(),
             net: wrong.net,
             component,
             field,
             predicted: wrong.predicted.as_ref().map(words).unwrap_or_default(),
             authoritative: wrong.value.as_ref().and_then(|v| v.1.as_ref()).map(words).unwrap_or_default(),
+            values: Default::default(),
             at: self.time.now,
         });
-        self.predictions.effects[Timeline::Session as usize].rewound(wrong.tick.plus(1));
+        self.predictions.corrections.push(correction);
         self.end_rerun();
         self.tell_undone(Timeline::Session);
     }
@@ -356,6 +377,7 @@ impl Peer {
         }
         let (tick, depth) = (if back { wrong.tick } else { self.time.step }, limits::SAVES);
         let moment = track.begin(tick, depth);
+        moment.given = true;
         let mut words = SmallVec::<[u32; 8]>::new();
         for c in bits(mask) {
             let column = &self.schema.component(self.form(c as usize, kind)).column;
@@ -408,6 +430,7 @@ impl Peer {
             field: String::new(),
             predicted: Vec::new(),
             authoritative: Vec::new(),
+            values: Default::default(),
             at: self.time.now,
         });
     }
@@ -423,13 +446,17 @@ impl Peer {
     /// The names of the component and field in which a prediction first went wrong.
     fn place_of(&self, wrong: &Wrong) -> (String, String) {
         let Some((c, words)) = &wrong.value else { return Default::default() };
-        let words = words.as_deref().unwrap_or_default();
-        let entry = self.schema.component(self.schema.on_grid(*c));
+        self.field_of(*c, wrong.predicted.as_deref(), words.as_deref())
+    }
+
+    /// The names of a component and of the first field in which two values of it differ.
+    fn field_of(&self, c: usize, a: Option<&[u32]>, b: Option<&[u32]>) -> (String, String) {
+        let entry = self.schema.component(self.schema.on_grid(c));
         let mut at = 0;
         let differs = entry.column.layout().fields().iter().find(|field| {
             let here = at..at + field.code.words();
             at = here.end;
-            wrong.predicted.as_ref().is_none_or(|p| p.get(here.clone()) != words.get(here.clone()))
+            a.is_none_or(|a| a.get(here.clone()) != b.unwrap_or_default().get(here.clone()))
         });
         (entry.name.clone(), differs.map(|f| f.name.clone()).unwrap_or_default())
     }

@@ -152,7 +152,9 @@ impl Peer {
     pub(crate) fn rewind_line(&mut self, world: &mut World, line: Timeline, tick: Tick) -> Result<Restored, RewindError> {
         let saves = self.saves[line].as_mut().ok_or(RewindError::NoSaves)?;
         let mut readopted = Vec::new();
+        let all = saves.is_of_all();
         let restored = saves.restore(world, &mut self.entities, tick, &mut readopted)?;
+        self.strays.disarm(line, all);
         for slot in readopted {
             let local = self.local;
             if let Some(record) = self.entities.get_mut(slot) {
@@ -240,6 +242,9 @@ impl Peer {
         saves.save(world, tick);
         if let Some(oldest) = saves.oldest() {
             self.end_parked(world, line, oldest.minus(1));
+        }
+        if line == Timeline::Rollback {
+            self.end_rollback_trial(world);
         }
     }
 

@@ -27,7 +27,9 @@ impl Peer {
             return None;
         }
         self.keep_predictions(world);
-        let (line, tick, rerun) = self.next_tick()?;
+        let next = self.next_tick();
+        self.watch_lines(world, next.map(|(line, ..)| line));
+        let (line, tick, rerun) = next?;
         (self.time.line, self.time.ran, self.rerunning) = (line, tick, rerun);
         self.time.open = true;
         self.dirty = true;

@@ -50,6 +50,7 @@ impl Peer {
     pub fn receive(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
         self.end_step(world);
         self.pass_time(now)?;
+        self.check_strays(world);
         self.time.note_receive();
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(arrival) = self.transport.as_mut().and_then(|t| t.poll(now, &mut payload)) {
@@ -77,6 +78,7 @@ impl Peer {
         self.settle_pace();
         self.settle_forks(world);
         self.pass_deadlines(world);
+        self.watch_foreign(world);
         self.plan_ticks(); // 5
         Ok(())
     }

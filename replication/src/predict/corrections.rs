@@ -19,6 +19,10 @@ pub enum Cause {
     Refused,
     /// The host did not despawn what this peer had despawned for itself.
     Revived,
+    /// The tick came out otherwise when it was run again from the same saved state with the same input: it depends on something that is
+    /// not saved, such as a counter outside of the world, a component without `.checkpoint()`, or what others simulate. Looked for
+    /// while [`Config::check_writes`](crate::Config::check_writes) is on; otherwise such a correction is told as another.
+    Unsaved,
     /// On the rollback timeline: that peer's input, or who plays in its seat, was not what had been guessed. If it is this peer's own,
     /// it reached the host late.
     Input(PeerId),
@@ -45,8 +49,47 @@ pub struct Correction {
     pub predicted: Vec<u32>,
     /// What the host has, or has sealed.
     pub authoritative: Vec<u32>,
+    /// For [`Cause::Unsaved`]: what the tick had come to, and what it came to when it was run again.
+    pub values: [String; 2],
     /// The program's time when it was found.
     pub at: Duration,
+}
+
+/// How many corrections there were, by [`Cause`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CorrectionCounts {
+    /// [`Cause::LateInput`].
+    pub late_input: u64,
+    /// [`Cause::Other`].
+    pub other: u64,
+    /// [`Cause::Refused`].
+    pub refused: u64,
+    /// [`Cause::Revived`].
+    pub revived: u64,
+    /// [`Cause::Unsaved`].
+    pub unsaved: u64,
+    /// [`Cause::Input`], of whichever peer.
+    pub input: u64,
+}
+
+impl CorrectionCounts {
+    fn of(&mut self, cause: Cause) -> &mut u64 {
+        match cause {
+            Cause::LateInput => &mut self.late_input,
+            Cause::Other => &mut self.other,
+            Cause::Refused => &mut self.refused,
+            Cause::Revived => &mut self.revived,
+            Cause::Unsaved => &mut self.unsaved,
+            Cause::Input(_) => &mut self.input,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.late_input + self.other + self.refused + self.revived + self.unsaved + self.input
+    }
 }
 
 impl fmt::Display for Correction {
@@ -56,6 +99,15 @@ impl fmt::Display for Correction {
             Cause::Other => "the host came to another value",
             Cause::Refused => "the host did not spawn it",
             Cause::Revived => "the host did not despawn it",
+            Cause::Unsaved => {
+                let [was, is] = &self.values;
+                let tick = self.tick.0;
+                return write!(
+                    f,
+                    "tick {tick}: entity {} {} {} came to {was}, and to {is} when run again from the same state: it depends on what is not saved",
+                    self.net, self.component, self.field
+                );
+            }
             Cause::Input(peer) => {
                 let (guess, is) = (&self.predicted, &self.authoritative);
                 return write!(
@@ -83,7 +135,7 @@ const WORD_OF_MISSES: Duration = Duration::from_millis(150);
 #[derive(Default)]
 pub(crate) struct Corrections {
     last: VecDeque<Correction>,
-    count: u64,
+    counts: CorrectionCounts,
     missed: u64,
     missed_at: Option<Duration>,
 }
@@ -97,7 +149,7 @@ impl Corrections {
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
-        self.count += 1;
+        *self.counts.of(correction.cause) += 1;
         self.last.push_back(correction);
     }
 
@@ -111,6 +163,8 @@ impl Corrections {
         for correction in self.last.iter_mut().rev().take_while(|c| now.saturating_sub(c.at) <= WORD_OF_MISSES) {
             if correction.cause == Cause::Other {
                 correction.cause = Cause::LateInput;
+                self.counts.other -= 1;
+                self.counts.late_input += 1;
             }
         }
     }
@@ -119,7 +173,7 @@ impl Corrections {
         self.last.iter()
     }
 
-    pub(crate) fn count(&self) -> u64 {
-        self.count
+    pub(crate) fn counts(&self) -> CorrectionCounts {
+        self.counts
     }
 }

@@ -8,11 +8,13 @@ use std::collections::VecDeque;
 use tidelock_netcore::tick::Tick;
 
 /// The state of one entity at the end of one tick.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Moment {
     pub(crate) tick: Tick,
     /// The components that it had and that could be put on the grid, as bits.
     pub(crate) present: u64,
+    /// It is not what a step has come to: the host's values were written into it.
+    pub(crate) given: bool,
     /// Their words, one after the other.
     words: Vec<u32>,
 }
@@ -67,7 +69,7 @@ impl Track {
         if self.moments.is_empty() {
             self.first = tick;
         }
-        (spare.tick, spare.present) = (tick, 0);
+        (spare.tick, spare.present, spare.given) = (tick, 0, false);
         spare.words.clear();
         self.moments.push_back(spare);
         let last = self.moments.len() - 1;

@@ -63,7 +63,7 @@ use crate::netid::NetId;
 use crate::peer::Peer;
 use crate::policy::Timeline;
 use crate::rewind::Rewound;
-use crate::rewind::digest::Difference;
+use crate::rewind::digest::{Difference, Reading};
 use crate::rewind::resources_of;
 use crate::rewind::saves::Save;
 use crate::rng::mix;
@@ -85,10 +85,13 @@ pub enum Way {
     Shuffled,
     /// Run ahead with wrong inputs by a random number of ticks and taken back, over and over.
     RolledBack,
+    /// Straight, with a look before and after each step at what the step does not simulate: kinds of other timelines, and those whose time
+    /// stands still. Between peers such a write is lost, or they come apart.
+    Confined,
 }
 
 /// All of them, in the order in which [`Check::run`] goes through them.
-pub const WAYS: [Way; 4] = [Way::Again, Way::Loaded, Way::Shuffled, Way::RolledBack];
+pub const WAYS: [Way; 5] = [Way::Again, Way::Loaded, Way::Shuffled, Way::RolledBack, Way::Confined];
 
 /// Where a simulation came out otherwise than when it was run straight: the first tick, and in it the entity with the lowest name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +121,9 @@ impl fmt::Display for Leak {
             Way::Loaded => "loaded from a save",
             Way::Shuffled => "with rows shuffled",
             Way::RolledBack => "after a rollback",
+            Way::Confined => "after a step that does not simulate it",
         };
+        let straight = if self.way == Way::Confined { "before" } else { "when run straight" };
         write!(f, "tick {}: ", self.tick.0)?;
         match self.entity {
             Some(net) => write!(f, "entity {net}")?,
@@ -130,7 +135,7 @@ impl fmt::Display for Leak {
         if !self.field.is_empty() {
             write!(f, " {}", self.field)?;
         }
-        write!(f, " is {} when run straight and {} {how} (SEED={})", self.straight, self.other, self.seed)
+        write!(f, " is {} {straight} and {} {how} (SEED={})", self.straight, self.other, self.seed)
     }
 }
 
@@ -216,6 +221,7 @@ impl<'a, I> Check<'a, I> {
                 Way::Shuffled => self.side_by_side(*way, straight, run(true)),
                 Way::Loaded => self.loaded(straight, &make),
                 Way::RolledBack => self.rolled_back(straight, run(false)),
+                Way::Confined => self.confined(straight),
             }?;
         }
         Ok(())
@@ -280,15 +286,31 @@ impl<'a, I> Check<'a, I> {
         Ok(())
     }
 
+    fn confined<S>(&self, mut run: Run<S>) -> Result<(), Box<Leak>>
+    where
+        S: FnMut(&mut World, &mut Step<'_>, &I),
+    {
+        run.strays = Some((Save::default(), None));
+        for _ in 0..self.ticks {
+            run.step(&self.input);
+            if let Some((tick, found)) = run.strays.as_mut().and_then(|strays| strays.1.take()) {
+                return Err(self.leak(Way::Confined, tick, found));
+            }
+        }
+        Ok(())
+    }
+
+    fn leak(&self, way: Way, tick: Tick, found: Difference) -> Box<Leak> {
+        let Difference { net, component, field, values } = found;
+        let entity = Some(net).filter(|net| resources_of(*net).is_none());
+        Box::new(Leak { way, tick, entity, component, field, straight: values.0, other: values.1, seed: self.seed })
+    }
+
     fn compare<S>(&self, way: Way, straight: &mut Run<S>, other: &mut Run<S>) -> Result<(), Box<Leak>> {
         straight.look();
         other.look();
         let Some(found) = straight.difference(other) else { return Ok(()) };
-        let Difference { net, component, field, values } = found;
-        let entity = Some(net).filter(|net| resources_of(*net).is_none());
-        let tick = straight.peer.time.ran;
-        let (straight, other) = values;
-        Err(Box::new(Leak { way, tick, entity, component, field, straight, other, seed: self.seed }))
+        Err(self.leak(way, straight.peer.time.ran, found))
     }
 }
 
@@ -299,6 +321,8 @@ struct Run<S> {
     simulate: S,
     /// The world after the last tick that was looked at.
     state: Save,
+    /// The world before the last step, and what a step has written first that it does not simulate, if that is looked for.
+    strays: Option<(Save, Option<(Tick, Difference)>)>,
 }
 
 impl<S> Run<S> {
@@ -314,7 +338,7 @@ impl<S> Run<S> {
         // everybody is marked when it is built, and saves begin with the first step
         peer.start_saves(&mut world, Timeline::Session, check.depth + 1, u64::MAX);
         (check.build)(&mut peer, &mut world);
-        Self { peer, world, simulate, state: Save::default() }
+        Self { peer, world, simulate, state: Save::default(), strays: None }
     }
 
     /// Runs the next tick, or runs one again.
@@ -328,10 +352,37 @@ impl<S> Run<S> {
         loop {
             let Some(mut step) = self.peer.next_step(&mut self.world) else { return };
             let input = input(step.tick());
+            let (line, tick) = (step.timeline(), step.tick());
+            if let (Some((before, _)), Some(saves)) = (&mut self.strays, &mut step.peer().saves[Timeline::Session]) {
+                saves.copy(&self.world, before);
+            }
             (self.simulate)(&mut self.world, &mut step, &input);
+            self.look_for_strays(line, tick);
             if self.peer.time.with.is_empty() {
                 return;
             }
+        }
+    }
+
+    /// Has the step written to what it does not simulate?
+    fn look_for_strays(&mut self, line: Timeline, tick: Tick) {
+        let Some((before, None)) = &self.strays else { return };
+        let schema = self.peer.schema.clone();
+        let visits = |i: usize| schema.kinds[i].policy.timeline() == line && self.peer.running[i];
+        let others = (0..schema.kinds.len()).filter(|i| !visits(*i)).fold(0u64, |mask, i| mask | 1 << i);
+        let mut after = Save::default();
+        if let Some(saves) = &mut self.peer.saves[Timeline::Session] {
+            saves.copy(&self.world, &mut after);
+        }
+        let read = |mine: Reading<'_>| {
+            let compare = |now: Reading<'_>| Reading { kinds: others, ..mine }.difference(&Reading { kinds: others, ..now });
+            self.peer.read_save(&self.world, Timeline::Session, &after, compare)
+        };
+        let found = self.peer.read_save(&self.world, Timeline::Session, before, read).flatten().flatten();
+        // what the step may write of resources, it was given
+        let found = found.filter(|d| resources_of(d.net) != Some(line));
+        if let Some((_, first)) = &mut self.strays {
+            *first = found.map(|d| (tick, d));
         }
     }
 
@@ -342,7 +393,7 @@ impl<S> Run<S> {
     }
 
     fn difference(&self, other: &Self) -> Option<Difference> {
-        let compare = |mine: crate::rewind::digest::Reading<'_>| {
+        let compare = |mine: Reading<'_>| {
             other.peer.read_save(&other.world, Timeline::Session, &other.state, |others| mine.difference(&others))
         };
         self.peer.read_save(&self.world, Timeline::Session, &self.state, compare)??

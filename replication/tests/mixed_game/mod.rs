@@ -28,6 +28,13 @@ pub(crate) struct Speed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Replicate, Checkpoint)]
 pub(crate) struct Fuse(u16);
 
+impl Goals {
+    /// Writes to it, whoever may.
+    pub(crate) fn cheat(&mut self) {
+        self.by.push((7, 7));
+    }
+}
+
 /// Whose a computed entity is. Never published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Checkpoint)]
 pub(crate) struct Of(pub(crate) u16);

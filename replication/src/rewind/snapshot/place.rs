@@ -49,6 +49,7 @@ impl Peer {
         let schema = self.schema.clone();
         let all = self.saves[line].as_ref().is_some_and(|s| s.is_of_all());
         let lines = if all { &Timeline::ALL[..] } else { &[line] };
+        self.strays.disarm(line, all);
         let (head, values) = read_head(&schema, bytes, kinds, lines, last)?;
         let places = self.find_places(world, &head, kinds)?;
         let columns = {
