@@ -48,6 +48,8 @@ pub const PACKET_VALUES: usize = 1 << 13;
 pub const BASE_AGE: u64 = 62;
 /// Ticks that a peer can keep to go back to.
 pub const SAVES: usize = 128;
+/// Entities that a peer can steer ahead of lockstep: each is saved, run and restored in every frame.
+pub const STEERED: usize = 8;
 /// Lists in lists of a value that is read from a snapshot: bounds the stack.
 pub const CHECKPOINT_DEPTH: usize = 32;
 /// Bytes of memory that the lists and components of one snapshot may take once they are read: a byte of it can stand for much more.

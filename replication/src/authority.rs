@@ -473,6 +473,7 @@ impl Peer {
         if matches!(self.role, Role::Ended(_)) {
             return;
         }
+        self.end_preview(world);
         self.close_links(&reason, close);
         for slot in 0..self.entities.slots() {
             let Some(record) = self.entities.get(slot) else { continue };

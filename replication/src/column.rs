@@ -140,6 +140,12 @@ pub(crate) trait Column: Send + Sync {
     fn round(&self, world: &World, entity: Entity, words: &mut [u32], entities: EntityOf<'_>) -> Rounded;
     /// The same component on the simulation grid, if that is another form.
     fn on_grid(&self) -> Option<Box<dyn Column>>;
+    /// A copy of one entity's value, if such values can be blended.
+    fn snap(&self, world: &World, entity: Entity) -> Option<Box<dyn Any + Send + Sync>>;
+    /// A copy of such a copy.
+    fn copy(&self, snap: &dyn Any) -> Option<Box<dyn Any + Send + Sync>>;
+    /// Are two such copies equal?
+    fn is_same(&self, a: &dyn Any, b: &dyn Any) -> bool;
     /// A [`Reader`] of the component's type.
     fn reader(&self) -> &dyn Any;
 }
@@ -269,6 +275,21 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
         let restore = move |from: &mut Restorer<'_>| inner.restore(from);
         let reader = Reader { restore: Box::new(restore), blend: None };
         Some(Box::new(Self { form, layout, validators: Vec::new(), reader, fine: true }))
+    }
+
+    fn snap(&self, world: &World, entity: Entity) -> Option<Box<dyn Any + Send + Sync>> {
+        self.copy(&*world.get::<&C>(entity).ok()?)
+    }
+
+    fn copy(&self, snap: &dyn Any) -> Option<Box<dyn Any + Send + Sync>> {
+        // components need not be `Clone`; what is blended with itself is itself
+        let (value, blend) = (snap.downcast_ref::<C>()?, self.reader.blend?);
+        Some(Box::new(blend(value, value, 0.0)))
+    }
+
+    fn is_same(&self, a: &dyn Any, b: &dyn Any) -> bool {
+        let raw = |snap: &dyn Any| snap.downcast_ref::<C>().map(|value| self.form.raw(value));
+        raw(a) == raw(b)
     }
 
     fn reader(&self) -> &dyn Any {

@@ -229,6 +229,7 @@ impl Peer {
         };
         let (predicted, authoritative) =
             (words(self.computed.rollback.guesses.get(tick)), words(self.frames.as_ref().and_then(|frames| frames.sealed(tick))));
+        self.note_rollback_drawn(world);
         let again = self.try_rollback_again(world, tick);
         let back = if again { Ok(()) } else { self.rewind_line(world, Timeline::Rollback, tick).map(drop) };
         self.predictions.effects[Timeline::Rollback as usize].rewound(if again { tick.minus(1) } else { tick });
@@ -248,8 +249,17 @@ impl Peer {
         });
     }
 
+    /// The next step of lockstep, and the frame that it is run with or after, once the state is there to go on from.
+    pub(crate) fn lockstep_next(&self) -> Option<(Tick, Tick)> {
+        let line = &self.computed.lockstep;
+        (line.loaded && line.left == 0 && self.schema.kinds_of(Timeline::Lockstep) != 0).then_some((line.next, line.frame))
+    }
+
     /// The frame that the step is run with, on a timeline that every peer computes; of several, the last.
     pub(crate) fn frame_of_step(&self) -> Option<&Frame> {
+        if let Some((frame, _)) = self.preview.frame() {
+            return Some(frame);
+        }
         let frames = self.frames.as_ref()?;
         match self.time.line {
             Timeline::Session => frames.sealed(self.time.ran),
@@ -263,6 +273,9 @@ impl Peer {
 
     /// The frame whose orders take effect in the step. Rollback knows of none: what is not sealed yet cannot be guessed.
     pub(crate) fn orders_of_step(&self) -> Option<&Frame> {
+        if let Some((frame, fresh)) = self.preview.frame() {
+            return Some(frame).filter(|_| fresh);
+        }
         let here = match self.time.line {
             Timeline::Session => true,
             Timeline::Rollback => false,

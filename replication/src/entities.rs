@@ -42,6 +42,10 @@ pub struct InRollback;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InLockstep;
 
+/// Marks what this peer steers ahead of lockstep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Steered;
+
 /// Puts a timeline's mark on an entity, or takes it off. One that the game has despawned needs none.
 pub(crate) fn mark(world: &mut World, entity: Entity, line: Timeline, on: bool) {
     let _ = match (line, on) {

@@ -97,6 +97,7 @@ pub mod policy;
 mod predict;
 mod presence;
 mod present;
+mod preview;
 mod publisher;
 mod receipts;
 mod reckon;

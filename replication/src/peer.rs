@@ -19,8 +19,9 @@ use crate::outgoing::{BitCache, Draft, Scratch};
 use crate::peer_id::PeerId;
 use crate::pick::PickScratch;
 use crate::policy::OWNER_SLOTS;
-use crate::predict::Predictions;
+use crate::predict::{Predictions, Slides};
 use crate::present::Pace;
+use crate::preview::Preview;
 use crate::publisher::Publisher;
 use crate::receipts::Receipts;
 use crate::requests::Claims;
@@ -100,6 +101,10 @@ pub struct Peer {
     pub(crate) predictions: Predictions,
     /// Spawns in the step that is run.
     pub(crate) births: Births,
+    /// What is left to be seen of corrections of what is computed.
+    pub(crate) slides: Slides,
+    /// What is drawn ahead of lockstep.
+    pub(crate) preview: Preview,
     /// Writes to what this peer does not simulate.
     pub(crate) strays: Strays,
     /// The step is one that was run before.
@@ -263,6 +268,8 @@ impl Peer {
             saves: Shelf::default(),
             births: Births::default(),
             predictions: Predictions::default(),
+            slides: Slides::default(),
+            preview: Preview::default(),
             strays: Strays::default(),
             rerunning: false,
             schema,

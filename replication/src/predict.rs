@@ -11,12 +11,14 @@
 mod corrections;
 mod effects;
 mod fade;
+mod slides;
 mod track;
 mod trial;
 
 pub use corrections::{Cause, Correction, CorrectionCounts};
 pub(crate) use effects::Effects;
 pub(crate) use fade::shift;
+pub(crate) use slides::{Slides, Snap, snaps};
 pub(crate) use track::{Fade, Track};
 
 use crate::block::bits;
@@ -150,10 +152,16 @@ impl Peer {
         if !std::mem::take(&mut self.time.open) {
             return;
         }
+        if self.preview.is_on() {
+            return self.preview_step_over(world);
+        }
         self.digest_step(world);
         self.note_step_over(self.time.line, self.time.ran);
         self.predictions.effects[self.time.line as usize].end_step(self.time.ran);
         self.tell_undone(self.time.line);
+        if self.time.line == Timeline::Rollback {
+            self.settle_rollback_slides(world);
+        }
         if self.time.line != Timeline::Session || !self.schema.predicts_some() {
             return;
         }

@@ -134,8 +134,10 @@ impl Peer {
                 return Some((record.entity, value));
             }
             let fades = self.fades::<C>(record, c, now);
-            let value = (*simulated).clone();
-            Some((record.entity, reader.blend.map_or(value.clone(), |blend| shift(value, fades, blend))))
+            let slides = self.slides.of::<C>(record.net, c, now);
+            let ahead = self.preview.value::<C>(record.net, c);
+            let value = ahead.unwrap_or(&*simulated).clone();
+            Some((record.entity, reader.blend.map_or(value.clone(), |blend| shift(value, fades.chain(slides), blend))))
         }))
     }
 

@@ -24,12 +24,16 @@ impl Peer {
     pub fn next_step(&mut self, world: &mut World) -> Option<Step<'_>> {
         self.end_step(world);
         if !self.is_in_session() {
+            self.end_preview(world);
             return None;
+        }
+        if self.preview.is_on() {
+            return self.preview_step(world);
         }
         self.keep_predictions(world);
         let next = self.next_tick();
         self.watch_lines(world, next.map(|(line, ..)| line));
-        let (line, tick, rerun) = next?;
+        let Some((line, tick, rerun)) = next else { return self.preview_step(world) };
         (self.time.line, self.time.ran, self.rerunning) = (line, tick, rerun);
         self.time.open = true;
         self.dirty = true;
@@ -37,6 +41,11 @@ impl Peer {
             self.ask_gates(world);
         }
         self.begin_step(world);
+        Some(Step { peer: self, tick })
+    }
+
+    fn preview_step(&mut self, world: &mut World) -> Option<Step<'_>> {
+        let tick = self.next_preview(world)?;
         Some(Step { peer: self, tick })
     }
 
@@ -143,7 +152,7 @@ impl Step<'_> {
     }
 
     fn visit(&self) -> Visit {
-        Visit::of(self.peer.time.line, self.peer.rerunning)
+        if self.preview() { Visit::Preview } else { Visit::of(self.peer.time.line, self.peer.rerunning) }
     }
 
     /// The same by name, an order that all peers share, where it matters: for sums of floats, or who comes first. What a step
@@ -170,6 +179,9 @@ impl Step<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn ordered<'w, Q: Query>(&'w self, world: &'w mut World) -> Ordered<'w, Q> {
+        if self.preview() {
+            return Ordered::new(self.peer.preview.list(), world, self.visit());
+        }
         let records = self.peer.entities.iter().map(|(_, record)| record).filter(|r| !r.parked);
         let all = records.map(|r| (r.net, r.entity, r.born == self.tick));
         Ordered::new(self.peer.entities.order.get(all), world, self.visit())
@@ -200,7 +212,7 @@ impl Step<'_> {
     /// manieth shot it was.
     pub fn once(&mut self, key: u64) -> bool {
         let (tick, line) = (self.tick, self.timeline());
-        self.peer.predictions.effects[line as usize].happens(key, tick)
+        !self.preview() && self.peer.predictions.effects[line as usize].happens(key, tick)
     }
 
     /// Is the entity networked, and alive? `World::contains` does not tell: where despawns can be taken back, a handle stays in

@@ -49,8 +49,10 @@ impl Peer {
     /// [`UsageError::Config`] if `now` goes back.
     pub fn receive(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
         self.end_step(world);
+        self.end_preview(world);
         self.pass_time(now)?;
         self.check_strays(world);
+        self.preview.renew();
         self.time.note_receive();
         let mut payload = std::mem::take(&mut self.payload);
         while let Some(arrival) = self.transport.as_mut().and_then(|t| t.poll(now, &mut payload)) {
@@ -89,6 +91,7 @@ impl Peer {
     /// [`UsageError::Config`] if `now` goes back.
     pub fn send(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
         self.end_step(world);
+        self.end_preview(world);
         self.pass_time(now)?;
         if !self.links.is_empty() || (self.is_host() && self.config.local_news) {
             let sending = self.sending();

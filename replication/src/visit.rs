@@ -1,7 +1,7 @@
 //! Which entities a step visits: those with the mark of its timeline, and in a step that is run again only those of them that went
 //! back. Marks stay on an entity whatever step is run, so that steps of different timelines move nothing in the world.
 
-use crate::entities::{InLockstep, InRollback, Simulated};
+use crate::entities::{InLockstep, InRollback, Simulated, Steered};
 use crate::policy::Timeline;
 use crate::rewind::Rewound;
 use hecs::{Entity, Query, QueryBorrow, QueryIter, View, With, Without, World};
@@ -10,6 +10,7 @@ type New<Q> = With<Q, &'static Simulated>;
 type Again<Q> = With<Q, (&'static Simulated, &'static Rewound)>;
 type Guessed<Q> = With<Q, &'static InRollback>;
 type Sealed<Q> = With<Q, &'static InLockstep>;
+type Ahead<Q> = With<Q, (&'static InLockstep, &'static Steered)>;
 
 /// What a step visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) enum Visit {
     Rollback,
     /// All of the lockstep timeline.
     Lockstep,
+    /// What this peer steers of it.
+    Preview,
 }
 
 impl Visit {
@@ -47,6 +50,7 @@ enum Borrowed<'w, Q: Query> {
     Again(QueryBorrow<'w, Again<Q>>),
     Rollback(QueryBorrow<'w, Guessed<Q>>),
     Lockstep(QueryBorrow<'w, Sealed<Q>>),
+    Preview(QueryBorrow<'w, Ahead<Q>>),
 }
 
 impl<'w, Q: Query> Visited<'w, Q> {
@@ -56,6 +60,7 @@ impl<'w, Q: Query> Visited<'w, Q> {
             Visit::Again => Borrowed::Again(world.query()),
             Visit::Rollback => Borrowed::Rollback(world.query()),
             Visit::Lockstep => Borrowed::Lockstep(world.query()),
+            Visit::Preview => Borrowed::Preview(world.query()),
         };
         Self { world, visit, borrowed }
     }
@@ -67,6 +72,7 @@ impl<'w, Q: Query> Visited<'w, Q> {
             Borrowed::Again(borrow) => Iter::Again(borrow.iter()),
             Borrowed::Rollback(borrow) => Iter::Rollback(borrow.iter()),
             Borrowed::Lockstep(borrow) => Iter::Lockstep(borrow.iter()),
+            Borrowed::Preview(borrow) => Iter::Preview(borrow.iter()),
         })
     }
 
@@ -100,6 +106,7 @@ enum Iter<'q, Q: Query> {
     Again(QueryIter<'q, Again<Q>>),
     Rollback(QueryIter<'q, Guessed<Q>>),
     Lockstep(QueryIter<'q, Sealed<Q>>),
+    Preview(QueryIter<'q, Ahead<Q>>),
 }
 
 impl<'q, Q: Query> Iterator for VisitedIter<'q, Q> {
@@ -111,6 +118,7 @@ impl<'q, Q: Query> Iterator for VisitedIter<'q, Q> {
             Iter::Again(iter) => iter.next(),
             Iter::Rollback(iter) => iter.next(),
             Iter::Lockstep(iter) => iter.next(),
+            Iter::Preview(iter) => iter.next(),
         }
     }
 
@@ -120,6 +128,7 @@ impl<'q, Q: Query> Iterator for VisitedIter<'q, Q> {
             Iter::Again(iter) => iter.size_hint(),
             Iter::Rollback(iter) => iter.size_hint(),
             Iter::Lockstep(iter) => iter.size_hint(),
+            Iter::Preview(iter) => iter.size_hint(),
         }
     }
 
@@ -130,6 +139,7 @@ impl<'q, Q: Query> Iterator for VisitedIter<'q, Q> {
             Iter::Again(iter) => iter.fold(init, f),
             Iter::Rollback(iter) => iter.fold(init, f),
             Iter::Lockstep(iter) => iter.fold(init, f),
+            Iter::Preview(iter) => iter.fold(init, f),
         }
     }
 }
@@ -140,6 +150,7 @@ pub(crate) enum Views<'w, Q: Query> {
     Again(View<'w, Again<Q>>),
     Rollback(View<'w, Guessed<Q>>),
     Lockstep(View<'w, Sealed<Q>>),
+    Preview(View<'w, Ahead<Q>>),
 }
 
 impl<'w, Q: Query> Views<'w, Q> {
@@ -149,6 +160,7 @@ impl<'w, Q: Query> Views<'w, Q> {
             Visit::Again => Self::Again(world.view_mut()),
             Visit::Rollback => Self::Rollback(world.view_mut()),
             Visit::Lockstep => Self::Lockstep(world.view_mut()),
+            Visit::Preview => Self::Preview(world.view_mut()),
         }
     }
 
@@ -158,6 +170,7 @@ impl<'w, Q: Query> Views<'w, Q> {
             Self::Again(view) => view.contains(entity),
             Self::Rollback(view) => view.contains(entity),
             Self::Lockstep(view) => view.contains(entity),
+            Self::Preview(view) => view.contains(entity),
         }
     }
 
@@ -167,6 +180,7 @@ impl<'w, Q: Query> Views<'w, Q> {
             Self::Again(view) => view.get_mut(entity),
             Self::Rollback(view) => view.get_mut(entity),
             Self::Lockstep(view) => view.get_mut(entity),
+            Self::Preview(view) => view.get_mut(entity),
         }
     }
 }

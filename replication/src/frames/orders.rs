@@ -205,6 +205,21 @@ impl Frames {
     }
 }
 
+impl Frames {
+    /// Adds this peer's pending orders to a guess of the frame that they are meant for; those that are late, to every first one that
+    /// is not sealed.
+    pub(crate) fn add_pending(&self, local: PeerId, frame: &mut super::Frame) {
+        let (Side::Guest(taking), Ok(seat)) = (&self.side, frame.find(local)) else { return };
+        let first = taking.intake.newest().is_some_and(|newest| newest.plus(1) == frame.tick);
+        let tick = frame.tick;
+        for order in taking.pending.iter().filter(|o| o.at == tick || first && o.at < tick) {
+            if let Some(words) = frame.add_order(seat, order.entry, 0, order.words.len()) {
+                words.copy_from_slice(&order.words);
+            }
+        }
+    }
+}
+
 impl Step<'_> {
     /// The orders of one type that take effect in this step, with who gave them, in an order that is the same at every peer.
     ///

@@ -17,15 +17,15 @@ use smallvec::SmallVec;
 use std::time::Duration;
 
 /// How long a correction is seen.
-const FADE: Duration = Duration::from_millis(200);
+pub(super) const FADE: Duration = Duration::from_millis(200);
 /// Corrections of one component that are seen at a time; the oldest ends when one more comes.
-const FADES: usize = 4;
+pub(super) const FADES: usize = 4;
 
 /// A correction as it is drawn now.
 pub(crate) struct Faded<C> {
-    before: C,
-    after: C,
-    weight: f32,
+    pub(super) before: C,
+    pub(super) after: C,
+    pub(super) weight: f32,
 }
 
 /// Moves a value by what is left of corrections.
@@ -37,7 +37,7 @@ pub(crate) fn shift<C>(value: C, fades: impl Iterator<Item = Faded<C>>, blend: B
 }
 
 /// How much of a correction is left: all of it at first, nothing at the end, and no edge there.
-fn weight(passed: Duration) -> f32 {
+pub(super) fn weight(passed: Duration) -> f32 {
     let left = 1.0 - passed.as_secs_f32() / FADE.as_secs_f32();
     left.max(0.0).powi(2)
 }

@@ -83,6 +83,9 @@ impl Peer {
     ) -> Result<Entity, UsageError> {
         let kind_index = self.schema.kind_of::<K>().ok_or(UsageError::NotInSchema(std::any::type_name::<K>()))?;
         self.may_bear(kind_index, seat)?;
+        if self.preview.is_on() {
+            return Ok(self.spawn_in_preview(world, kind, components));
+        }
         let (keeper, entry) = (self.keeper(kind_index), &self.schema.kinds[kind_index]);
         if keeper.is_none() && !entry.is_computed() && !entry.is_predicted() {
             if self.rerunning {
@@ -144,6 +147,9 @@ impl Peer {
 
     /// Despawns in a step: for good once that is certain.
     pub(crate) fn despawn_in_step(&mut self, world: &mut World, entity: Entity) -> Result<(), UsageError> {
+        if self.preview.is_on() {
+            return Ok(()); // only to be drawn
+        }
         let slot = self.entities.slot_at(world, entity).ok_or(UsageError::NotNetworked)?;
         let record = self.entities.get(slot).ok_or(UsageError::NotNetworked)?;
         let (net, kind, rewound, simulated) = (record.net, record.kind, record.rewound, record.simulated);

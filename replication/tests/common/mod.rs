@@ -225,7 +225,13 @@ pub fn assert_clean(table: &mut Table) {
             }
         }
         let bad = place.news.iter().find(|n| {
-            matches!(n, tidelock::News::Misbehaved { .. } | tidelock::News::Missed { .. } | tidelock::News::Unsendable { .. } | tidelock::News::Stray { .. })
+            matches!(
+                n,
+                tidelock::News::Misbehaved { .. }
+                    | tidelock::News::Missed { .. }
+                    | tidelock::News::Unsendable { .. }
+                    | tidelock::News::Stray { .. }
+            )
         });
         assert!(bad.is_none(), "SEED={seed} seat {seat}: {bad:?}");
     }
