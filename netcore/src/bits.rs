@@ -200,6 +200,26 @@ impl<'a> BitReader<'a> {
         Ok(if bits == 64 { v } else { v & ((1 << bits) - 1) })
     }
 
+    /// The bits to come, at least 57 of them from the lowest up, zeros behind the end of the input. Consumes nothing.
+    #[inline]
+    #[must_use]
+    pub fn look(&self) -> u64 {
+        self.load(self.at >> 3) >> (self.at & 7)
+    }
+
+    /// Passes over some bits, most likely those that [`look`](Self::look) has shown.
+    ///
+    /// # Errors
+    /// [`BitError::Truncated`] if fewer are left; nothing is consumed then.
+    #[inline]
+    pub fn skip(&mut self, bits: u32) -> Result<(), BitError> {
+        if bits as usize > self.remaining() {
+            return Err(BitError::Truncated);
+        }
+        self.at += bits as usize;
+        Ok(())
+    }
+
     /// One bit.
     ///
     /// # Errors

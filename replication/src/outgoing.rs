@@ -1,21 +1,25 @@
 //! From what is pending to packets: rows in blocks, each value encoded once per tick and baseline and copied into every packet
 //! that needs it.
 
-use crate::block::{Context, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
+use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
+use crate::codings::Codings;
+use crate::forecast::Forecast;
+use crate::guesses::{Guesses, Since};
 use crate::history::BLOCK;
 use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::schema::Inner;
 use crate::subscriber::{Carried, NEVER, Subscriber};
+use crate::tuner::{Tuner, older};
 use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::limits;
 use tidelock_netcore::packet::PacketKind;
 use tidelock_netcore::tick::Tick;
 
-/// The encoded values of one tick, by baseline. Bits depend on (component, row, base, now) alone, so they are the same for every
-/// peer with that baseline.
+/// The encoded values of one tick, by baseline. Bits depend on (component, row, baseline, now) alone, and on whether the value is in a
+/// plain entry, so they are the same for every peer with that baseline.
 #[derive(Default)]
 pub(crate) struct BitCache {
     sets: Vec<Set>,
@@ -24,6 +28,7 @@ pub(crate) struct BitCache {
     /// By block: the entry that was written last, whole. Peers alike are sent the same entries in the same order.
     entries: Vec<Whole>,
     tick: u64,
+    guesses: Guesses,
 }
 
 /// An entry as it was written, its values included.
@@ -32,8 +37,9 @@ struct Whole {
     /// [`BitCache::tick`] when it was written.
     tick: u64,
     entry: Entry,
-    /// What the packet's baseline was.
+    /// What the packet's baseline was, and which components occurred.
     base: Tick,
+    components: u64,
     before: Context,
     after: Context,
     /// Where in the arena, and how many bits.
@@ -42,8 +48,14 @@ struct Whole {
     bits: SmallVec<[u32; 8]>,
 }
 
+/// What was encoded against one baseline.
 struct Set {
     base: Option<Tick>,
+    /// For plain entries: with these codings. Else with the usual ones.
+    plain: bool,
+    codings: Codings,
+    /// Seconds from the baseline to now.
+    seconds: f64,
     /// By component, then block.
     have: Vec<u64>,
     /// By component, then row: where in the arena, and how many bits.
@@ -59,15 +71,25 @@ impl BitCache {
     }
 
     /// The same entry after the same one, if it was written in this tick.
-    fn whole(&self, entry: &Entry, base: Tick, context: &Context) -> Option<&Whole> {
+    fn whole(&self, entry: &Entry, base: Tick, components: u64, context: &Context) -> Option<&Whole> {
         let whole = self.entries.get(entry.block as usize)?;
-        let same = whole.tick == self.tick && whole.base == base && whole.before == *context && whole.entry == *entry;
-        same.then_some(whole)
+        let alike = whole.tick == self.tick && whole.base == base && whole.components == components;
+        (alike && whole.before == *context && whole.entry == *entry).then_some(whole)
     }
 
     /// Keeps an entry that was written to `w` from bit `start` on.
     #[expect(clippy::too_many_arguments, reason = "an entry, what it stands between, and where it was written")]
-    fn keep(&mut self, entry: &Entry, base: Tick, before: Context, after: Context, bits: &[u32], w: &BitWriter, start: usize) {
+    fn keep(
+        &mut self,
+        entry: &Entry,
+        base: Tick,
+        components: u64,
+        before: Context,
+        after: Context,
+        bits: &[u32],
+        w: &BitWriter,
+        start: usize,
+    ) {
         let block = entry.block as usize;
         if self.entries.len() <= block {
             self.entries.resize_with(block + 1, Whole::default);
@@ -75,29 +97,40 @@ impl BitCache {
         let at = (self.arena.len(), w.len() - start);
         self.arena.append(w, start, at.1);
         let whole = &mut self.entries[block];
-        let Entry { block, base: own, sample_age, rested, .. } = *entry;
         whole.bits.clear();
         whole.bits.extend_from_slice(bits);
-        whole.entry.masks.clear();
-        whole.entry.masks.extend_from_slice(&entry.masks);
-        (whole.entry.block, whole.entry.base, whole.entry.sample_age, whole.entry.rested) = (block, own, sample_age, rested);
-        (whole.tick, whole.base, whole.before, whole.after, whole.at) = (self.tick, base, before, after, at);
+        whole.entry.clone_from(entry);
+        (whole.tick, whole.base, whole.components) = (self.tick, base, components);
+        (whole.before, whole.after, whole.at) = (before, after, at);
     }
 
-    fn set(&mut self, base: Option<Tick>, publisher: &Publisher) -> usize {
-        if let Some(i) = self.sets[..self.live].iter().position(|s| s.base == base) {
-            return i;
+    /// The place of what is encoded against a baseline; `fresh`: it was made just now, and has to be told its codings.
+    fn set(&mut self, base: Option<Tick>, plain: bool, publisher: &Publisher) -> (usize, bool) {
+        if let Some(i) = self.sets[..self.live].iter().position(|s| s.base == base && s.plain == plain) {
+            return (i, false);
         }
         let (columns, blocks) = (publisher.history.components(), publisher.block_count());
         if self.live == self.sets.len() {
-            self.sets.push(Set { base, have: Vec::new(), at: vec![Vec::new(); columns] });
+            let (at, have) = (vec![Vec::new(); columns], Vec::new());
+            self.sets.push(Set { base, plain, codings: Codings::default(), seconds: 0.0, have, at });
         }
         let set = &mut self.sets[self.live];
-        set.base = base;
+        (set.base, set.plain) = (base, plain);
         set.have.clear();
         set.have.resize(columns * blocks, 0);
         self.live += 1;
-        self.live - 1
+        (self.live - 1, true)
+    }
+
+    /// The place of what is encoded for plain entries against a baseline. `elapsed`: session ticks since.
+    fn plain_set(&mut self, base: Tick, elapsed: u64, schema: &Inner, publisher: &Publisher, tuner: &mut Tuner) -> usize {
+        let (i, fresh) = self.set(Some(base), true, publisher);
+        if fresh {
+            let set = &mut self.sets[i];
+            tuner.choose(schema, publisher, base, elapsed, &mut set.codings);
+            set.seconds = tuner.seconds(set.codings.elapsed);
+        }
+        i
     }
 
     /// Encodes what is missing of some rows of a component.
@@ -114,13 +147,18 @@ impl BitCache {
         if at.len() < publisher.row_count() {
             at.resize(publisher.row_count(), (0, 0));
         }
-        let layout = schema.layout(c);
+        let (layout, words) = (schema.layout(c), schema.layout(c).words());
         let age = set.base.map_or(0, |b| history.now().since(b));
-        for row in bits(missing) {
-            let row = block * BLOCK + row as usize;
-            let start = self.arena.len();
-            let base = set.base.map(|tick| history.value_at(c, row, tick));
-            layout.write(history.value(c, row), base, age, &mut self.arena);
+        let tables = if set.plain { set.codings.tables(c, layout, age) } else { layout.tables(age) };
+        if let Some(base) = set.base {
+            let forecast = if set.plain { set.codings.components[c].forecast } else { Forecast::Still };
+            let since = Since { base, send_tick: history.now(), seconds: set.seconds };
+            self.guesses.make(schema, history, c, block, missing, since, forecast);
+        }
+        for bit in bits(missing) {
+            let (row, start) = (block * BLOCK + bit as usize, self.arena.len());
+            let guess = set.base.map(|_| self.guesses.of(bit, words));
+            layout.write_with(history.value(c, row), guess, tables, &mut self.arena);
             at[row] = (start as u32, (self.arena.len() - start) as u16);
         }
     }
@@ -142,6 +180,7 @@ pub(crate) struct Assembler<'a> {
     pub(crate) schema: &'a Inner,
     pub(crate) publisher: &'a Publisher,
     pub(crate) cache: &'a mut BitCache,
+    pub(crate) tuner: &'a mut Tuner,
     /// The session's tick: what the values are sampled at.
     pub(crate) tick: Tick,
     /// What this peer's own values are sampled at: the tick of the last capture.
@@ -169,6 +208,11 @@ pub(crate) struct Scratch {
     interpolated: Vec<usize>,
     /// Bits of the last entry's values by component, in the order of its masks.
     bits: SmallVec<[u32; 8]>,
+    /// Which components occur in the packets, and where what is encoded for plain entries is.
+    components: u64,
+    set: usize,
+    /// The send that guesses from the last motion go back to, if any does.
+    older: Option<Tick>,
     /// What was sent to the peer whose packets are made.
     tally: Tally,
 }
@@ -242,12 +286,19 @@ impl Assembler<'_> {
         self.scratch.interpolated.clear();
         let interpolated = self.schema.components.iter().enumerate().filter(|(_, c)| c.interpolate).map(|(i, _)| i + 1);
         self.scratch.interpolated.extend(interpolated);
+        self.scratch.components = subscriber.pending_components(self.publisher);
+        let elapsed = self.publisher.elapsed(self.base);
+        self.scratch.set = self.cache.plain_set(self.base, elapsed, self.schema, self.publisher, self.tuner);
+        let looks_back = self.cache.sets[self.scratch.set].codings.looks_back(self.scratch.components);
+        self.scratch.older = looks_back.then(|| older(self.publisher.history.now(), self.base)).flatten();
     }
 
     /// Fills `scratch.body` with entries of up to `limit` bits, the closing 0 bit included, and clears what it took from what is
     /// pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.clear();
+        self.scratch.body.flag(true);
+        self.cache.sets[self.scratch.set].codings.write(self.scratch.components, true, &mut self.scratch.body);
         (self.scratch.words, self.scratch.values) = (0, 0);
         self.scratch.tally = std::mem::take(&mut subscriber.tally);
         self.scratch.tally.fit(self.schema.columns(), self.schema.kinds.len());
@@ -273,7 +324,7 @@ impl Assembler<'_> {
             }
             self.scratch.order.pop();
         }
-        self.scratch.body.flag(false);
+        self.scratch.body.put(END, 2);
         let values = self.scratch.tally.components.iter().sum::<u64>() - counted;
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
@@ -340,19 +391,22 @@ impl Assembler<'_> {
         let plain = entry.base == EntryBase::Packet;
         entry.rested = if plain && since == self.tick { self.rested(entry.block as usize, &entry.masks) } else { 0 };
         let (start, before) = (self.scratch.body.len(), *context);
-        if let Some(whole) = self.cache.whole(entry, self.base, context) {
+        let components = self.scratch.components;
+        if let Some(whole) = self.cache.whole(entry, self.base, components, context) {
             self.scratch.body.append(&self.cache.arena, whole.at.0, whole.at.1);
             *context = whole.after;
             self.scratch.bits.clone_from(&whole.bits);
             return;
         }
-        entry.write(context, self.schema.columns(), self.publisher.history.now(), &mut self.scratch.body);
-        let base = match entry.base {
-            EntryBase::Packet => Some(self.base),
-            EntryBase::Own(base) => base,
+        let (history, block) = (&self.publisher.history, entry.block as usize);
+        let codings = &self.cache.sets[self.scratch.set].codings;
+        let common = Common { components, codings, send_tick: history.now() };
+        let then = |c: usize| history.changed(c, self.base).get(block).copied().unwrap_or(0);
+        entry.write(context, common, then, &mut self.scratch.body);
+        let set = match entry.base {
+            EntryBase::Packet => self.scratch.set,
+            EntryBase::Own(base) => self.cache.set(base, false, self.publisher).0,
         };
-        let set = self.cache.set(base, self.publisher);
-        let block = entry.block as usize;
         self.scratch.bits.clear();
         for &(c, mask) in &entry.masks {
             let c = usize::from(c);
@@ -361,7 +415,8 @@ impl Assembler<'_> {
             self.scratch.bits.push(bits);
         }
         if self.shared {
-            self.cache.keep(entry, self.base, before, *context, &self.scratch.bits, &self.scratch.body, start);
+            let body = &self.scratch.body;
+            self.cache.keep(entry, self.base, components, before, *context, &self.scratch.bits, body, start);
         }
     }
 
@@ -383,29 +438,60 @@ impl Assembler<'_> {
             _ => {}
         }
         let stale = pending.iter().fold(0, |rows, m| rows | subscriber.stale(usize::from(m.0), block) & m.1);
-        let special = (stale | self.publisher.remote_rows(block)) & rows;
+        let blind = self.blind(subscriber, block, &pending);
+        let special = (stale | blind | self.publisher.remote_rows(block)) & rows;
+        let guessed = subscriber.is_exact(block, self.base);
         self.scratch.groups.clear();
         let (number, own_age) = (block as u32, self.own_age());
+        let plain = Entry { block: number, sample_age: own_age, guessed, ..Entry::default() };
         if special == 0 {
-            self.scratch.groups.push(Entry { block: number, sample_age: own_age, masks: pending, ..Entry::default() });
+            self.scratch.groups.push(Entry { masks: pending, ..plain });
             return;
         }
-        let plain: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
-        if !plain.is_empty() {
-            self.scratch.groups.push(Entry { block: number, sample_age: own_age, masks: plain, ..Entry::default() });
+        let masks: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
+        if !masks.is_empty() {
+            self.scratch.groups.push(Entry { masks, ..plain });
         }
         for row in bits(special) {
-            self.group_row(subscriber, block, row, stale >> row & 1 != 0, &pending);
+            let own = match () {
+                () if stale >> row & 1 != 0 => {
+                    EntryBase::Own(subscriber.row_base(block * BLOCK + row as usize, self.publisher.history.now()))
+                }
+                () if blind >> row & 1 != 0 => EntryBase::Own(Some(self.base)),
+                () => EntryBase::Packet,
+            };
+            self.group_row(block, row, own, guessed, &pending);
         }
+    }
+
+    /// Rows of which the peer lacks what a guess is made from.
+    fn blind(&self, subscriber: &Subscriber, block: usize, pending: &Masks) -> u64 {
+        let codings = &self.cache.sets[self.scratch.set].codings;
+        let mut blind = 0;
+        for &(c, rows) in pending {
+            let c = usize::from(c);
+            match (codings.components[c].forecast, self.schema.velocity(c), self.scratch.older) {
+                (Forecast::Motion, _, Some(older)) if subscriber.knew(block, older) => {
+                    blind |= self.publisher.fresher(block, rows, older);
+                }
+                (Forecast::Motion, ..) => blind |= rows,
+                (Forecast::Velocity, Some(velocity), _) => {
+                    let source = velocity.source;
+                    let has = self.publisher.ever_rows(source, block) & subscriber.wanted(source, block);
+                    blind |= rows & (!has | subscriber.stale(source, block));
+                }
+                _ => {}
+            }
+        }
+        blind
     }
 
     fn own_age(&self) -> u64 {
         self.tick.since(self.captured).min(SAMPLE_AGE)
     }
 
-    fn group_row(&mut self, subscriber: &Subscriber, block: usize, bit: u32, stale: bool, pending: &Masks) {
-        let row = block * BLOCK + bit as usize;
-        let base = if stale { EntryBase::Own(subscriber.row_base(row, self.publisher.history.now())) } else { EntryBase::Packet };
+    fn group_row(&mut self, block: usize, bit: u32, base: EntryBase, guessed: bool, pending: &Masks) {
+        let (row, guessed) = (block * BLOCK + bit as usize, guessed && base == EntryBase::Packet);
         let mut presence_age = None;
         // presence goes with the first of the row's other components: a teleport and its mark share an entry
         for &(c, _) in pending.iter().rev().filter(|m| m.1 >> bit & 1 != 0) {
@@ -415,17 +501,18 @@ impl Assembler<'_> {
             };
             let age = if c == 0 { presence_age.unwrap_or(age) } else { age };
             presence_age = Some(age);
-            self.join_group(block as u32, base, age, c, 1 << bit);
+            let like = Entry { block: block as u32, base, sample_age: age, guessed, ..Entry::default() };
+            self.join_group(like, c, 1 << bit);
         }
     }
 
-    fn join_group(&mut self, block: u32, base: EntryBase, sample_age: u64, c: u8, bit: u64) {
+    fn join_group(&mut self, like: Entry, c: u8, bit: u64) {
         let groups = &mut self.scratch.groups;
-        let found = groups.iter().position(|g| g.base == base && g.sample_age == sample_age);
+        let found = groups.iter().position(|g| g.base == like.base && g.sample_age == like.sample_age);
         let group = match found {
             Some(i) => &mut groups[i],
             None => {
-                groups.push(Entry { block, base, sample_age, ..Entry::default() });
+                groups.push(like);
                 groups.last_mut().expect("it was just pushed")
             }
         };

@@ -2,6 +2,7 @@
 //! the order of the calls that build it does not matter.
 
 use crate::column::{Column, Form, Itself, Typed, Via};
+use crate::forecast::Velocity;
 use crate::input::InputEntry;
 use crate::layout::{Layout, LayoutBuilder};
 use crate::peer_id::PeerId;
@@ -21,7 +22,7 @@ mod describe;
 mod mistakes;
 mod options;
 
-use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots};
+use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 
@@ -39,6 +40,8 @@ pub(crate) struct ComponentEntry {
     pub(crate) notify: bool,
     /// Steps of the simulation grid by which a prediction may be off.
     pub(crate) tolerance: u32,
+    /// The type of the component that says how it moves.
+    velocity: Option<TypeId>,
     policy: Option<Arc<dyn Policy>>,
 }
 
@@ -128,6 +131,8 @@ pub(crate) struct Inner {
     pub(crate) absolute: u64,
     /// Bit c: component c is drawn between two samples.
     pub(crate) interpolated: u64,
+    /// By column: what says how it moves.
+    velocities: Vec<Option<Velocity>>,
     digest: u64,
 }
 
@@ -166,6 +171,12 @@ impl Inner {
 
     pub(crate) fn component(&self, c: usize) -> &ComponentEntry {
         &self.components[c - 1]
+    }
+
+    /// What says how a component moves.
+    #[inline]
+    pub(crate) fn velocity(&self, c: usize) -> Option<&Velocity> {
+        self.velocities[c].as_ref()
     }
 
     pub(crate) fn strides(&self) -> Vec<usize> {
@@ -311,6 +322,7 @@ impl SchemaBuilder {
                     parent: options.parent,
                     notify: options.notify,
                     tolerance: options.tolerance,
+                    velocity: options.velocity,
                     policy: options.policy,
                 });
             }
@@ -470,6 +482,7 @@ impl SchemaBuilder {
             mistakes.push(SchemaMistake::TooMany { sort, count: components.len(), max });
         }
         let slots = slots(&components, &kinds, &mut mistakes);
+        let velocities = velocities(&components, &mut mistakes);
         check_timelines(&components, &kinds, !inputs.is_empty(), &mut mistakes);
         let framed = !orders.is_empty() || kinds.iter().any(KindEntry::is_computed);
         check_frames(&orders, inputs.first().filter(|_| framed), &mut mistakes);
@@ -499,6 +512,7 @@ impl SchemaBuilder {
             slots,
             absolute,
             interpolated,
+            velocities,
             digest: 0,
         };
         inner.digest = describe::digest(&inner);

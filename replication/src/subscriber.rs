@@ -9,6 +9,7 @@
 
 mod fate;
 mod flights;
+mod shared;
 mod sight;
 
 pub(crate) use fate::Fate;
@@ -19,6 +20,7 @@ use crate::presence::Life;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::view::View;
+use shared::Shared;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::limits;
@@ -87,6 +89,8 @@ pub(crate) struct Subscriber {
     /// By block: indices that the peer was told of.
     known: Vec<u64>,
     base: Tick,
+    /// What of the past the peer shares.
+    shared: Shared,
     stale_any: bool,
     next_number: u64,
     flights: VecDeque<Flight>,
@@ -155,6 +159,7 @@ impl Subscriber {
             since: Vec::new(),
             known: Vec::new(),
             base: publisher.history.now().minus(1),
+            shared: Shared::new(publisher.history.now()),
             stale_any: false,
             next_number: first,
             flights: VecDeque::new(),
@@ -186,6 +191,7 @@ impl Subscriber {
         self.as_of.resize(blocks * BLOCK, Tick::ZERO);
         self.since.resize(if self.view.is_some() { blocks * BLOCK } else { blocks }, NEVER);
         self.known.resize(blocks, 0);
+        self.shared.grow(blocks);
         self.blocks = blocks;
     }
 
@@ -236,6 +242,9 @@ impl Subscriber {
         let hidden = self.hidden_at(i) >> c & 1 != 0;
         let (at, bit) = (self.at(c, i / BLOCK), 1u64 << (i % BLOCK));
         if wanted && !hidden {
+            if self.known[i / BLOCK] & bit != 0 && self.wants[at] & bit == 0 {
+                self.shared.begin(i / BLOCK);
+            }
             self.wants[at] |= bit;
         } else {
             self.wants[at] &= !bit;
@@ -267,6 +276,7 @@ impl Subscriber {
         }
         self.stale_any = true;
         self.as_of[i] = Tick::ZERO;
+        self.shared.begin(block);
         self.mark_since(block, bit, since);
     }
 
@@ -341,6 +351,7 @@ impl Subscriber {
         }
         self.follow(publisher);
         let now = publisher.history.now();
+        self.shared.note_now(now);
         self.keep_up(publisher);
         let components = self.source(publisher).components(now);
         for c in bits(components) {
@@ -508,6 +519,35 @@ impl Subscriber {
     #[inline]
     pub(crate) fn stale(&self, c: usize, block: usize) -> u64 {
         self.stale[self.at(c, block)]
+    }
+
+    /// What of a block's component the peer is told.
+    #[inline]
+    pub(crate) fn wanted(&self, c: usize, block: usize) -> u64 {
+        self.wants[self.at(c, block)]
+    }
+
+    /// The components of which something is pending, or goes along, as bits.
+    pub(crate) fn pending_components(&self, publisher: &Publisher) -> u64 {
+        let any = |table: &[u64], c: usize| table[c * self.blocks..(c + 1) * self.blocks].iter().any(|rows| *rows != 0);
+        let mut components = (0..self.columns).fold(0, |all, c| all | u64::from(any(&self.pending, c)) << c);
+        let ticks = self.base.0 + 1..=publisher.history.now().0;
+        let source = self.source(publisher);
+        components |= u64::from(any(&self.stale, 0) || ticks.map(Tick).any(|t| source.components(t) & 1 != 0));
+        components
+    }
+
+    /// Does the peer have of a block in the send `tick`, at or before the base, exactly what changed in it?
+    #[inline]
+    pub(crate) fn is_exact(&self, block: usize, tick: Tick) -> bool {
+        self.shared.is_exact(block, tick)
+    }
+
+    /// Does it hold the values that were in force in a block at `tick`, at or before the base, of all that it was told of then and is
+    /// told of now?
+    #[inline]
+    pub(crate) fn knew(&self, block: usize, tick: Tick) -> bool {
+        self.shared.is_settled(block, tick)
     }
 
     /// The baseline of an index with a stale component, if there is one that both sides remember at `now`.

@@ -252,6 +252,7 @@ impl Peer {
             self.time.last_send = self.time.tick;
             self.time.captured = self.time.tick;
             self.time.captures = (self.time.captures.1, self.publisher.history.now());
+            self.publisher.note_capture(self.time.tick);
         }
         self.captures.note(self.publisher.history.now(), self.time.tick, sending == Sending::Scheduled);
         let mut findings = Findings::default();
@@ -407,8 +408,8 @@ impl Peer {
             let (cache, scratch, receipts, peer) = (&mut self.values, &mut self.picks, &mut self.receipts, link.peer);
             Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base, peer, receipts })
         } else {
-            let (cache, scratch) = (&mut self.cache, &mut self.scratch);
-            Builder::Blocks(Assembler { schema, publisher, cache, scratch, tick, captured, before, base, shared })
+            let (cache, tuner, scratch) = (&mut self.cache, &mut self.tuner, &mut self.scratch);
+            Builder::Blocks(Assembler { schema, publisher, cache, tuner, scratch, tick, captured, before, base, shared })
         };
         builder.plan(&link.subscriber, link.allowance.room(now, interval));
         let mut used = false;

@@ -20,6 +20,7 @@ pub struct ComponentOptions<C> {
     pub(super) parent: bool,
     pub(super) notify: bool,
     pub(super) tolerance: u32,
+    pub(super) velocity: Option<TypeId>,
 }
 
 impl<C: Component> ComponentOptions<C> {
@@ -33,6 +34,7 @@ impl<C: Component> ComponentOptions<C> {
             parent: false,
             notify: false,
             tolerance: 0,
+            velocity: None,
         }
     }
 
@@ -80,6 +82,15 @@ impl<C: Component> ComponentOptions<C> {
     #[must_use]
     pub fn tolerance(mut self, steps: u32) -> Self {
         self.tolerance = steps;
+        self
+    }
+
+    /// Component `V` says how this one changes: by how many of its units a second, number by number, in the order in which the fields
+    /// stand. Both have as many fields in steps or of integers. Where an entity has both, the receiver of an older value carries it on
+    /// with the velocity, and only what that was off by is sent: of a position that is moved by its velocity, next to nothing.
+    #[must_use]
+    pub fn velocity<V: Component>(mut self) -> Self {
+        self.velocity = Some(TypeId::of::<V>());
         self
     }
 
