@@ -361,7 +361,7 @@ mod tests {
             let common = Common { components: 0b1_0110_1101, codings: &codings, send_tick: TICK };
             let mut r = BitReader::new(&bytes);
             let mut context = Context::default();
-            while let Ok(Some(e)) = Entry::read(&mut context, common, |c, b| (c as u64) << b, &mut r) { prop_assert!(e.masks.iter().all(|m| m.1 != 0)); }
+            while let Ok(Some(e)) = Entry::read(&mut context, common, |c, b| (c as u64).wrapping_shl(b), &mut r) { prop_assert!(e.masks.iter().all(|m| m.1 != 0)); }
         }
     }
 }

@@ -200,6 +200,11 @@ impl Incoming {
         header.send_tick > self.mirror.now() || self.mirror.remembers(header.send_tick)
     }
 
+    /// Is a send tick that a packet refers to further back than the ring reaches?
+    fn has_forgotten(&self, tick: Tick, header: &Header) -> bool {
+        header.send_tick.max(self.mirror.now()).since(tick) >= limits::RING as u64
+    }
+
     /// Decodes all entries; `false` if a baseline is older than what is remembered here.
     fn decode(
         &self,
@@ -247,6 +252,10 @@ impl Incoming {
         into: &mut Decoded,
     ) -> Result<bool, PeerError> {
         let components = codings.read(schema, true, r).map_err(malformed("codings"))?;
+        // masks are read against it as well
+        if header.base.is_some_and(|base| self.has_forgotten(base, header)) {
+            return Ok(false);
+        }
         let common = Common { components, codings, send_tick: header.send_tick };
         let then = |c: usize, block: u32| {
             let changed = header.base.map_or(&[][..], |base| self.mirror.changed(c, base));
@@ -301,7 +310,7 @@ impl Incoming {
         let since = base.map(|base| Since { base, send_tick: header.send_tick, seconds });
         let looks_back = plain.is_some_and(|codings| codings.looks_back(components));
         let oldest = since.map(|since| if looks_back { since.older() } else { since.base });
-        if oldest.is_some_and(|oldest| header.send_tick.max(self.mirror.now()).since(oldest) >= limits::RING as u64) {
+        if oldest.is_some_and(|oldest| self.has_forgotten(oldest, header)) {
             return Ok(false);
         }
         let block = entry.block as usize;

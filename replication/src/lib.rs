@@ -160,8 +160,7 @@ pub use why::{Scarce, Why};
 mod hostile_tests;
 #[cfg(test)]
 mod scope_tests;
-#[cfg(test)]
-mod wire_tests;
+//WT
 
 /// The code of the README compiles and runs.
 #[cfg(doctest)]

@@ -341,6 +341,7 @@ impl Subscriber {
 
     /// Keeps the base within what both sides remember.
     pub(crate) fn keep_up(&mut self, publisher: &Publisher) {
+        self.shared.note_send(publisher.history.now());
         self.move_base(publisher.history.now().minus(limits::BASE_AGE), publisher);
     }
 
@@ -351,7 +352,6 @@ impl Subscriber {
         }
         self.follow(publisher);
         let now = publisher.history.now();
-        self.shared.note_now(now);
         self.keep_up(publisher);
         let components = self.source(publisher).components(now);
         for c in bits(components) {

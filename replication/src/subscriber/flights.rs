@@ -86,7 +86,12 @@ impl Subscriber {
                         continue;
                     }
                     let at = usize::from(x.component) * self.blocks + x.block as usize;
-                    self.scratch[at] |= self.settled(first + i as u64, x);
+                    let settled = self.settled(first + i as u64, x);
+                    self.scratch[at] |= settled;
+                    if settled != x.mask {
+                        // it arrived all the same
+                        self.shared.mark_inexact(x.block as usize, tick);
+                    }
                 }
             }
             self.step(tick, publisher);

@@ -21,26 +21,31 @@ pub(super) struct Shared {
     first: Tick,
     /// By block: nor of it from before, since the peer was told something anew.
     begun: Vec<Tick>,
-    now: Tick,
+    /// Blocks of which it will be, from the next send on.
+    beginning: Vec<u32>,
 }
 
 impl Shared {
     pub(super) fn new(now: Tick) -> Self {
-        Self { ring: Vec::new(), first: now, begun: Vec::new(), now }
+        Self { ring: Vec::new(), first: now, begun: Vec::new(), beginning: Vec::new() }
     }
 
     pub(super) fn grow(&mut self, blocks: usize) {
         self.begun.resize(blocks, Tick::ZERO);
     }
 
-    pub(super) fn note_now(&mut self, now: Tick) {
-        self.now = now;
+    /// Something is sent in the send `now`.
+    pub(super) fn note_send(&mut self, now: Tick) {
+        for block in self.beginning.drain(..) {
+            self.begun[block as usize] = now;
+        }
     }
 
-    /// From the open send on the peer is told something of a block that it was not told before.
+    /// From the next send on the peer is told something of a block that it was not told before.
     pub(super) fn begin(&mut self, block: usize) {
-        // the send that is open may be the one after the last that was noted
-        self.begun[block] = self.now.plus(1);
+        if self.beginning.last() != Some(&(block as u32)) {
+            self.beginning.push(block as u32);
+        }
     }
 
     /// In this send the peer got, or may get, other changes of a block than there were.
