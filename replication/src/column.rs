@@ -192,7 +192,7 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
     }
 
     fn shadow(&self) -> Box<dyn Shadow> {
-        Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), of: std::marker::PhantomData })
+        Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), fresh: Vec::new(), of: std::marker::PhantomData })
     }
 
     fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, sink: Sink<'_>) {
@@ -279,6 +279,8 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 struct Raws<C, F: Form<C>> {
     form: std::sync::Arc<F>,
     values: Vec<F::Raw>,
+    /// Those of one block as they are now.
+    fresh: Vec<F::Raw>,
     of: std::marker::PhantomData<fn() -> C>,
 }
 
@@ -293,13 +295,16 @@ impl<C: Component, F: Form<C>> Shadow for Raws<C, F> {
             if range.start >= range.end {
                 break;
             }
-            let mut differs = 0;
-            for (i, (old, new)) in self.values[range.clone()].iter_mut().zip(&column[range]).enumerate() {
-                let new = self.form.raw(new);
-                differs |= u64::from(*old != new) << i;
-                *old = new;
+            // most blocks are as they were, which is found out all at once
+            self.fresh.clear();
+            self.fresh.extend(column[range.clone()].iter().map(|value| self.form.raw(value)));
+            let old = &mut self.values[range];
+            if *old == self.fresh[..] {
+                continue;
             }
-            *word |= differs;
+            let differs = old.iter().zip(&self.fresh).enumerate();
+            *word |= differs.fold(0, |all, (i, (old, new))| all | u64::from(old != new) << i);
+            old.copy_from_slice(&self.fresh);
         }
         for i in known..column.len() {
             bits[i / 64] |= 1 << (i % 64);

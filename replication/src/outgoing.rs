@@ -46,6 +46,12 @@ struct Whole {
     at: (usize, usize),
     /// Bits of its values by component, in the order of the masks.
     bits: SmallVec<[u32; 8]>,
+    /// What its receiver keeps for a moment: words and values.
+    weight: (usize, usize),
+    /// Of its first row.
+    kind: usize,
+    /// Nothing of it was pending for longer than since this tick.
+    fresh: bool,
 }
 
 /// What was encoded against one baseline.
@@ -211,6 +217,8 @@ pub(crate) struct Scratch {
     /// Which components occur in the packets, and where what is encoded for plain entries is.
     components: u64,
     set: usize,
+    /// The peer has the presence of all that it knows of.
+    confirmed: bool,
     /// The send that guesses from the last motion go back to, if any does.
     older: Option<Tick>,
     /// What was sent to the peer whose packets are made.
@@ -289,6 +297,7 @@ impl Assembler<'_> {
         self.scratch.components = subscriber.pending_components(self.publisher);
         let elapsed = self.publisher.elapsed(self.base);
         self.scratch.set = self.cache.plain_set(self.base, elapsed, self.schema, self.publisher, self.tuner);
+        self.scratch.confirmed = self.scratch.components & 1 == 0;
         let looks_back = self.cache.sets[self.scratch.set].codings.looks_back(self.scratch.components);
         self.scratch.older = looks_back.then(|| older(self.publisher.history.now(), self.base)).flatten();
     }
@@ -308,6 +317,10 @@ impl Assembler<'_> {
         let mut full = false;
         while let Some(&(since, block)) = self.scratch.order.last() {
             let block = block as usize;
+            if self.put_whole(subscriber, since, block, limit, &mut context, &mut carried) {
+                self.scratch.order.pop();
+                continue;
+            }
             self.group(subscriber, block);
             let from = carried.len();
             let mut groups = std::mem::take(&mut self.scratch.groups);
@@ -329,6 +342,50 @@ impl Assembler<'_> {
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
         Body { carried, all: !full }
+    }
+
+    /// Puts a block in as it was written for another peer, if it is told the very same.
+    fn put_whole(
+        &mut self,
+        subscriber: &mut Subscriber,
+        since: Tick,
+        block: usize,
+        limit: usize,
+        context: &mut Context,
+        carried: &mut Vec<Carried>,
+    ) -> bool {
+        let Some(whole) = self.cache.entries.get(block) else { return false };
+        let Whole { entry, at, .. } = whole;
+        let alike = whole.tick == self.cache.tick && whole.base == self.base && whole.components == self.scratch.components;
+        let plain = entry.base == EntryBase::Packet && entry.sample_age == self.own_age();
+        let same = alike && whole.before == *context && plain && whole.fresh == (since == self.tick);
+        if !same || entry.guessed != subscriber.is_exact(block, self.base) {
+            return false;
+        }
+        let rows = entry.masks.iter().fold(0, |rows, m| rows | m.1);
+        let pends = subscriber.pends(block, self.scratch.components, &entry.masks);
+        let introduced = !self.scratch.confirmed && subscriber.unconfirmed_presence(block, self.publisher) & rows != 0;
+        if !pends || introduced || self.publisher.remote_rows(block) & rows != 0 {
+            return false;
+        }
+        let stale = || entry.masks.iter().any(|m| subscriber.stale(usize::from(m.0), block) & m.1 != 0);
+        if subscriber.has_stale() && stale() || self.blind(subscriber, block, &entry.masks) != 0 {
+            return false;
+        }
+        let (words, values) = (self.scratch.words + whole.weight.0, self.scratch.values + whole.weight.1);
+        if self.scratch.body.len() + at.1 >= limit || words > limits::PACKET_WORDS || values > limits::PACKET_VALUES {
+            return false;
+        }
+        (self.scratch.words, self.scratch.values) = (words, values);
+        self.scratch.body.append(&self.cache.arena, at.0, at.1);
+        *context = whole.after;
+        for (&(component, mask), &bits) in entry.masks.iter().zip(&whole.bits) {
+            carried.push(Carried { block: block as u32, component, mask, since });
+            self.scratch.tally.components[usize::from(component)] += u64::from(bits);
+            self.scratch.tally.kinds[whole.kind] += u64::from(bits);
+        }
+        subscriber.take_block(block, self.scratch.components);
+        true
     }
 
     /// Puts an entry in, or as many of its rows as fit; says whether all did.
@@ -369,13 +426,18 @@ impl Assembler<'_> {
 
     /// Counts what an entry that is in takes.
     fn count(&mut self, entry: &Entry) {
+        let kind = self.kind(entry);
         let Scratch { tally, bits, .. } = &mut *self.scratch;
-        let first = entry.masks.iter().fold(0, |rows, m| rows | m.1).trailing_zeros() as usize;
-        let kind = self.publisher.kind(entry.block as usize * BLOCK + first);
         for (&(c, _), bits) in entry.masks.iter().zip(bits.iter()) {
             tally.components[usize::from(c)] += u64::from(*bits);
             tally.kinds[kind] += u64::from(*bits);
         }
+    }
+
+    /// The kind of an entry's first row: blocks are given out by kind.
+    fn kind(&self, entry: &Entry) -> usize {
+        let first = entry.masks.iter().fold(0, |rows, m| rows | m.1).trailing_zeros() as usize;
+        self.publisher.kind(entry.block as usize * BLOCK + first)
     }
 
     /// What an entry makes its receiver keep for a moment: words and values.
@@ -417,6 +479,9 @@ impl Assembler<'_> {
         if self.shared {
             let body = &self.scratch.body;
             self.cache.keep(entry, self.base, components, before, *context, &self.scratch.bits, body, start);
+            let (weight, kind) = (self.weigh(entry), self.kind(entry));
+            let whole = &mut self.cache.entries[block];
+            (whole.weight, whole.kind, whole.fresh) = (weight, kind, since == self.tick);
         }
     }
 

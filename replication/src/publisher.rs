@@ -195,12 +195,15 @@ impl Publisher {
                 samples.resize(self.homes.len() * BLOCK, Tick::ZERO);
             }
             samples[row] = sample;
-        } else {
-            state.remote &= !(1 << c);
         }
         let bit = 1u64 << (row % BLOCK);
-        let rows = &mut self.remote_rows[row / BLOCK];
-        *rows = if state.remote != 0 { *rows | bit } else { *rows & !bit };
+        if state.remote != 0 {
+            if !remote {
+                state.remote &= !(1 << c);
+            }
+            let rows = &mut self.remote_rows[row / BLOCK];
+            *rows = if state.remote != 0 { *rows | bit } else { *rows & !bit };
+        }
         if !first {
             return self.history.set(c, row, words, Mark::at(sample));
         }

@@ -521,6 +521,32 @@ impl Subscriber {
         self.stale[self.at(c, block)]
     }
 
+    /// Is exactly this pending in a block, of these components?
+    #[inline]
+    pub(crate) fn pends(&self, block: usize, components: u64, masks: &[(u8, u64)]) -> bool {
+        let mut masks = masks.iter().peekable();
+        bits(components).all(|c| {
+            let mask = masks.next_if(|m| u32::from(m.0) == c).map_or(0, |m| m.1);
+            self.pending[self.at(c as usize, block)] == mask
+        })
+    }
+
+    /// Clears all that is pending in a block, which is of these components.
+    #[inline]
+    pub(crate) fn take_block(&mut self, block: usize, components: u64) {
+        for c in bits(components) {
+            let at = self.at(c as usize, block);
+            self.pending[at] = 0;
+        }
+        self.since[block] = NEVER;
+    }
+
+    /// May a row be stale?
+    #[inline]
+    pub(crate) fn has_stale(&self) -> bool {
+        self.stale_any
+    }
+
     /// What of a block's component the peer is told.
     #[inline]
     pub(crate) fn wanted(&self, c: usize, block: usize) -> u64 {
