@@ -219,6 +219,8 @@ pub(crate) struct Scratch {
     set: usize,
     /// The peer has the presence of all that it knows of.
     confirmed: bool,
+    /// Of the block that is grouped: rows that the peer cannot guess.
+    blind: u64,
     /// The send that guesses from the last motion go back to, if any does.
     older: Option<Tick>,
     /// What was sent to the peer whose packets are made.
@@ -503,8 +505,8 @@ impl Assembler<'_> {
             _ => {}
         }
         let stale = pending.iter().fold(0, |rows, m| rows | subscriber.stale(usize::from(m.0), block) & m.1);
-        let blind = self.blind(subscriber, block, &pending);
-        let special = (stale | blind | self.publisher.remote_rows(block)) & rows;
+        self.scratch.blind = self.blind(subscriber, block, &pending);
+        let special = (stale | self.scratch.blind | self.publisher.remote_rows(block)) & rows;
         let guessed = subscriber.is_exact(block, self.base);
         self.scratch.groups.clear();
         let (number, own_age) = (block as u32, self.own_age());
@@ -515,17 +517,34 @@ impl Assembler<'_> {
         }
         let masks: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
         if !masks.is_empty() {
-            self.scratch.groups.push(Entry { masks, ..plain });
+            self.scratch.groups.push(Entry { masks, ..plain.clone() });
         }
-        for row in bits(special) {
-            let own = match () {
-                () if stale >> row & 1 != 0 => {
-                    EntryBase::Own(subscriber.row_base(block * BLOCK + row as usize, self.publisher.history.now()))
-                }
-                () if blind >> row & 1 != 0 => EntryBase::Own(Some(self.base)),
+        self.group_special(subscriber, block, special, stale, plain, &pending);
+    }
+
+    /// Rows that are stale, that the peer cannot guess, or that came from others: by baseline and sample age.
+    fn group_special(&mut self, subscriber: &Subscriber, block: usize, special: u64, stale: u64, plain: Entry, pending: &Masks) {
+        let (remote, now) = (self.publisher.remote_rows(block), self.publisher.history.now());
+        let mut groups = SmallVec::<[(EntryBase, u64); 8]>::new();
+        for bit in bits(special) {
+            let row = block * BLOCK + bit as usize;
+            let base = match () {
+                () if stale >> bit & 1 != 0 => EntryBase::Own(subscriber.row_base(row, now)),
+                () if self.scratch.blind >> bit & 1 != 0 => EntryBase::Own(Some(self.base)),
                 () => EntryBase::Packet,
             };
-            self.group_row(block, row, own, guessed, &pending);
+            if remote >> bit & 1 != 0 {
+                self.group_row(block, bit, base, plain.guessed, pending);
+                continue;
+            }
+            match groups.iter_mut().find(|group| group.0 == base) {
+                Some(group) => group.1 |= 1 << bit,
+                None => groups.push((base, 1 << bit)),
+            }
+        }
+        for (base, rows) in groups {
+            let masks = pending.iter().map(|m| (m.0, m.1 & rows)).filter(|m| m.1 != 0).collect();
+            self.scratch.groups.push(Entry { base, masks, guessed: false, ..plain.clone() });
         }
     }
 
@@ -536,7 +555,7 @@ impl Assembler<'_> {
         for &(c, rows) in pending {
             let c = usize::from(c);
             match (codings.components[c].forecast, self.schema.velocity(c), self.scratch.older) {
-                (Forecast::Motion, _, Some(older)) if subscriber.knew(block, older) => {
+                (Forecast::Motion, _, Some(older)) if subscriber.knew(c, block, older) => {
                     blind |= self.publisher.fresher(block, rows, older);
                 }
                 (Forecast::Motion, ..) => blind |= rows,

@@ -569,11 +569,11 @@ impl Subscriber {
         self.shared.is_exact(block, tick)
     }
 
-    /// Does it hold the values that were in force in a block at `tick`, at or before the base, of all that it was told of then and is
-    /// told of now?
+    /// Does it hold the values of a component that were in force in a block at `tick`, at or before the base, of all that it was told
+    /// of then and is told of now?
     #[inline]
-    pub(crate) fn knew(&self, block: usize, tick: Tick) -> bool {
-        self.shared.is_settled(block, tick)
+    pub(crate) fn knew(&self, c: usize, block: usize, tick: Tick) -> bool {
+        self.shared.is_settled(c, block, tick)
     }
 
     /// The baseline of an index with a stale component, if there is one that both sides remember at `now`.

@@ -114,6 +114,9 @@ impl Subscriber {
                 before |= stale;
                 let left = (stale | changed) & !self.scratch[at];
                 self.stale[at] = left;
+                if left != 0 {
+                    self.shared.mark_unsettled(c, block, tick);
+                }
                 after |= left;
             }
             for row in bits(after & !before) {
@@ -121,9 +124,6 @@ impl Subscriber {
             }
             if other != 0 {
                 self.shared.mark_inexact(block, tick);
-            }
-            if after != 0 {
-                self.shared.mark_unsettled(block, tick);
             }
             any |= after;
         }

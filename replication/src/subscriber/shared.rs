@@ -10,8 +10,8 @@ struct Turn {
     tick: Tick,
     /// Bits of blocks: the peer got something else in this send than what changed in it.
     inexact: Vec<u64>,
-    /// Bits of blocks: once the base had come here, the peer did not hold all that was in force.
-    unsettled: Vec<u64>,
+    /// By component, bits of blocks: once the base had come here, the peer did not hold all that was in force.
+    unsettled: Vec<Vec<u64>>,
 }
 
 /// See the [module](self).
@@ -53,9 +53,13 @@ impl Shared {
         set(&mut self.turn(tick).inexact, block);
     }
 
-    /// The peer does not hold all values of a block that were in force in a send that the base has reached.
-    pub(super) fn mark_unsettled(&mut self, block: usize, tick: Tick) {
-        set(&mut self.turn(tick).unsettled, block);
+    /// The peer does not hold all values of a block's component that were in force in a send that the base has reached.
+    pub(super) fn mark_unsettled(&mut self, c: usize, block: usize, tick: Tick) {
+        let unsettled = &mut self.turn(tick).unsettled;
+        if unsettled.len() <= c {
+            unsettled.resize_with(c + 1, Vec::new);
+        }
+        set(&mut unsettled[c], block);
     }
 
     fn turn(&mut self, tick: Tick) -> &mut Turn {
@@ -66,7 +70,7 @@ impl Shared {
         if turn.tick < tick {
             turn.tick = tick;
             turn.inexact.clear();
-            turn.unsettled.clear();
+            turn.unsettled.iter_mut().for_each(Vec::clear);
         }
         turn
     }
@@ -77,8 +81,9 @@ impl Shared {
     }
 
     #[inline]
-    pub(super) fn is_settled(&self, block: usize, tick: Tick) -> bool {
-        self.first.max(self.begun[block]) <= tick && !self.turn_of(tick).is_some_and(|turn| get(&turn.unsettled, block))
+    pub(super) fn is_settled(&self, c: usize, block: usize, tick: Tick) -> bool {
+        let unsettled = |turn: &Turn| turn.unsettled.get(c).is_some_and(|blocks| get(blocks, block));
+        self.first.max(self.begun[block]) <= tick && !self.turn_of(tick).is_some_and(unsettled)
     }
 
     fn turn_of(&self, tick: Tick) -> Option<&Turn> {
