@@ -36,7 +36,9 @@ struct Watched {
     components: u64,
     /// Columns and shadows by component.
     shadows: Vec<(usize, Box<dyn Shadow>)>,
-    /// The marks as they stood at the last capture.
+    /// The entities as they stood at the last capture, and their marks. The ids are looked at every time, the marks only if those
+    /// differ or somebody was marked: what must be read again and again is a third as much.
+    ids: Vec<u32>,
     marks: Vec<Networked>,
     /// By entity: bits of indices whose mark changed.
     moved: Vec<u64>,
@@ -72,6 +74,8 @@ pub(crate) struct Capture {
     indices: Vec<u32>,
     words: Vec<u32>,
     networked: usize,
+    /// [`Entities::marked`] at the last capture.
+    marked: u64,
 }
 
 /// What a capture works on.
@@ -136,13 +140,19 @@ impl Capture {
     /// Compares the marks of all archetypes with those of the last capture; says whether anything was born, died or moved.
     fn find_structure(&mut self, scene: &Scene<'_>) -> bool {
         let mut structural = false;
+        let remarked = std::mem::replace(&mut self.marked, scene.entities.marked()) != scene.entities.marked();
         for (index, archetype) in scene.world.archetypes().enumerate() {
             if self.archetypes.len() == index {
                 self.archetypes.push(watch(scene.schema, archetype));
             }
             let Some(watched) = &mut self.archetypes[index] else { continue };
+            if !remarked && watched.ids[..] == *archetype.ids() {
+                continue;
+            }
+            watched.ids.clear();
+            watched.ids.extend_from_slice(archetype.ids());
             let marks = archetype.get::<&Networked>().expect("only archetypes with marks are watched");
-            if are_alike(&watched.marks, &marks) {
+            if watched.marks[..] == marks[..] {
                 continue;
             }
             structural = true;
@@ -343,18 +353,6 @@ impl Capture {
     }
 }
 
-/// Are the marks of an archetype what they were? Compared as plain memory, many at a time.
-fn are_alike(old: &[Networked], new: &[Networked]) -> bool {
-    const AT_ONCE: usize = 64;
-    let words = |marks: &[Networked]| {
-        let mut words = [[0; 3]; AT_ONCE];
-        words.iter_mut().zip(marks).for_each(|(words, mark)| *words = mark.words);
-        words
-    };
-    let mut blocks = old.chunks(AT_ONCE).zip(new.chunks(AT_ONCE));
-    old.len() == new.len() && blocks.all(|(old, new)| words(old) == words(new))
-}
-
 fn watch(schema: &Inner, archetype: &Archetype) -> Option<Watched> {
     if !archetype.has::<Networked>() {
         return None;
@@ -365,7 +363,7 @@ fn watch(schema: &Inner, archetype: &Archetype) -> Option<Watched> {
     let present = (1..schema.columns()).filter(here);
     let shadows: Vec<_> = present.map(|c| (c, schema.component(c).column.shadow())).collect();
     let components = shadows.iter().fold(0, |set, s| set | 1 << s.0);
-    Some(Watched { components, shadows, marks: Vec::new(), moved: Vec::new(), differs: Vec::new() })
+    Some(Watched { components, shadows, ids: Vec::new(), marks: Vec::new(), moved: Vec::new(), differs: Vec::new() })
 }
 
 /// The row that carries an entity; one is given to it if it should have one.

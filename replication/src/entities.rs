@@ -135,6 +135,8 @@ pub(crate) struct Entities {
     records: Vec<Option<Record>>,
     /// By slot.
     routes: Vec<Route>,
+    /// Counts the marks that were put on entities.
+    marked: u64,
     free: Vec<u32>,
     by_net: FxHashMap<NetId, u32>,
     /// Records of which this peer has authority over a part.
@@ -183,6 +185,7 @@ impl Entities {
         self.order.note(net, Some(entity));
         // the caller has just spawned it
         let _ = world.insert_one(entity, Networked::new(net, slot));
+        self.marked += 1;
         slot
     }
 
@@ -223,6 +226,11 @@ impl Entities {
             record.mine = mine;
             self.routes[slot as usize].mine = mine;
         }
+    }
+
+    /// How often an entity was marked: as long as that stays the same, the same ids in an archetype have the same marks.
+    pub(crate) fn marked(&self) -> u64 {
+        self.marked
     }
 
     /// Sets the row of what this peer publishes that carries an entity.
@@ -296,6 +304,7 @@ impl Entities {
         self.set_entity(net, entity);
         // the caller has just spawned it
         let _ = world.insert_one(entity, Networked::new(net, slot));
+        self.marked += 1;
         // the mark of its timeline went with it, and is put on anew by who knows its policy
         if let Some(record) = self.get_mut(slot) {
             record.simulated = false;

@@ -270,6 +270,11 @@ impl Builder<'_> {
         }
     }
 
+    /// All that was pending is in packets on their way: says whether it was that and nothing beside it.
+    pub(crate) fn was_plain(&self) -> bool {
+        matches!(self, Self::Blocks(assembler) if assembler.scratch.confirmed)
+    }
+
     pub(crate) fn kind(&self) -> PacketKind {
         match self {
             Self::Blocks(_) => PacketKind::State,

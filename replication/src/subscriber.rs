@@ -45,6 +45,8 @@ struct Flight {
     sent_at: Duration,
     acked: bool,
     lost: bool,
+    /// With the other packets of its send it carried just what changed in that send.
+    whole: bool,
     carried: Vec<Carried>,
 }
 
@@ -92,6 +94,8 @@ pub(crate) struct Subscriber {
     /// What of the past the peer shares.
     shared: Shared,
     stale_any: bool,
+    /// The send in which what changed in it is all that is pending, and is all pending.
+    fresh: Option<Tick>,
     next_number: u64,
     flights: VecDeque<Flight>,
     /// In ascending order of numbers; those that every open packet is younger than are let go.
@@ -161,6 +165,7 @@ impl Subscriber {
             base: publisher.history.now().minus(1),
             shared: Shared::new(publisher.history.now()),
             stale_any: false,
+            fresh: None,
             next_number: first,
             flights: VecDeque::new(),
             forces: VecDeque::new(),
@@ -249,6 +254,7 @@ impl Subscriber {
         } else {
             self.wants[at] &= !bit;
             self.pending[at] &= !bit;
+            self.fresh = None;
             self.settle_since(i / BLOCK);
         }
     }
@@ -354,17 +360,24 @@ impl Subscriber {
         let now = publisher.history.now();
         self.keep_up(publisher);
         let components = self.source(publisher).components(now);
+        let (quiet, mut unwanted) = (!self.is_pending(), 0);
         for c in bits(components) {
             let c = c as usize;
             for block in 0..self.source(publisher).changed(c, now).len() {
-                let new = self.source(publisher).changed_in(c, block, now) & self.wants[self.at(c, block)];
+                let changed = self.source(publisher).changed_in(c, block, now);
+                if changed == 0 {
+                    continue;
+                }
+                let at = self.at(c, block);
+                let new = changed & self.wants[at];
+                unwanted |= changed ^ new;
                 if new != 0 {
-                    let at = self.at(c, block);
                     self.pending[at] |= new;
                     self.mark_since(block, new, tick);
                 }
             }
         }
+        self.fresh = (quiet && unwanted == 0).then_some(now);
         for init in &publisher.inits {
             let Some(i) = self.index(init.row as usize) else { continue };
             for c in bits(init.components) {
@@ -384,6 +397,7 @@ impl Subscriber {
             return self.end_ghost(row, Life::Dead, publisher);
         }
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
+        self.fresh = None;
         let first = usize::from(self.known[block] & bit != 0);
         for c in first..self.columns {
             let at = self.at(c, block);
@@ -417,6 +431,7 @@ impl Subscriber {
     }
 
     fn forget(&mut self, index: usize) {
+        self.fresh = None;
         let (block, bit) = (index / BLOCK, 1u64 << (index % BLOCK));
         for c in 0..self.columns {
             let at = self.at(c, block);
@@ -454,7 +469,14 @@ impl Subscriber {
             }
         }
         self.next_number += 1;
-        self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, carried });
+        self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, whole: false, carried });
+    }
+
+    /// All that was pending has gone out in the send `tick`, and nothing beside that.
+    pub(crate) fn note_all_sent(&mut self, tick: Tick) {
+        if self.fresh == Some(tick) {
+            self.flights.iter_mut().rev().take_while(|f| f.send_tick == tick).for_each(|f| f.whole = true);
+        }
     }
 
     /// Clears what a packet carries from what is pending.

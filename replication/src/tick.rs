@@ -463,6 +463,9 @@ impl Peer {
             link.note_sent(size, now, true);
             link.subscriber.sent(send_tick, now, carried);
             if all {
+                if builder.was_plain() {
+                    link.subscriber.note_all_sent(send_tick);
+                }
                 return true;
             }
         }

@@ -71,9 +71,10 @@ impl Subscriber {
             let tick = self.base.plus(1);
             self.base = tick;
             let changed = self.source(publisher).components(tick);
-            let carried = self.flights.iter().any(|f| f.send_tick == tick && !f.carried.is_empty());
-            let clean = !self.stale_any && changed == 0 && !carried;
-            if clean {
+            let mut carriers = self.flights.iter().filter(|f| f.send_tick == tick && !f.carried.is_empty()).peekable();
+            // the peer got all that changed, or there was nothing
+            let even = if carriers.peek().is_some() { carriers.all(|f| f.acked && f.whole) } else { changed == 0 };
+            if even && !self.stale_any {
                 continue;
             }
             self.scratch.fill(0);
@@ -172,6 +173,7 @@ impl Subscriber {
                     let again = x.mask & !self.scratch[at] & (self.wants[at] | self.stale[at]);
                     let again = if losing && again != 0 { again & !self.hidden_in(c, block) } else { 0 };
                     if again != 0 {
+                        self.fresh = None;
                         self.pending[at] |= again;
                         self.mark_since(block, again, x.since);
                     }
