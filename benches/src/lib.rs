@@ -8,6 +8,11 @@ pub mod cast;
 pub mod crowd;
 pub mod floor;
 pub mod meter;
+pub mod packer;
+pub mod recording;
+pub mod replay;
+#[cfg(feature = "physics")]
+pub mod scenes;
 pub mod session;
 pub mod stadium;
 pub mod tap;
