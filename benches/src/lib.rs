@@ -7,6 +7,8 @@ pub mod alloc;
 pub mod cast;
 pub mod crowd;
 pub mod floor;
+#[cfg(feature = "sockets")]
+pub mod links;
 pub mod meter;
 pub mod packer;
 pub mod recording;
