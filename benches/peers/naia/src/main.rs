@@ -96,8 +96,17 @@ impl Guest {
         let server = LocalAddrCell::new();
         server.set_sync(hub.server_addr());
         let (token, rejection) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
-        let socket =
-            LocalClientSocket::new_with_tokens(address, hub.server_addr(), auth_out, auth_in, out, back, server, token, rejection);
+        let socket = LocalClientSocket::new_with_tokens(
+            address,
+            hub.server_addr(),
+            auth_out,
+            auth_in,
+            out,
+            back,
+            server,
+            token,
+            rejection,
+        );
         core.auth(Greeting);
         core.connect(ClientSocket::new(socket, None));
         Self { core, world: world_of(data) }
