@@ -125,12 +125,11 @@ fn twin(from: &App, entity: Entity, to: &mut App) -> Entity {
 #[test]
 fn both_apps_hold_the_same_world() {
     let (mut host, mut guest) = pair(far());
-    let mut move_all = |mut all: Query<&mut Position, (With<Crate>, With<Simulated>)>, step: Res<CurrentStep>| {
+    host.add_systems(NetUpdate, |mut all: Query<&mut Position, (With<Crate>, With<Simulated>)>, step: Res<CurrentStep>| {
         if step.tick.0 < 200 {
             all.iter_mut().for_each(|mut at| at.0[1] += 0.25);
         }
-    };
-    host.add_systems(NetUpdate, move |q: Query<&mut Position, (With<Crate>, With<Simulated>)>, s: Res<CurrentStep>| move_all(q, s));
+    });
     for i in 0..30_u16 {
         host.world_mut().spawn((Spawn::default(), Crate, Position([f32::from(i), 0.0]), Health(i)));
     }
