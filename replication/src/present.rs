@@ -135,10 +135,13 @@ impl Peer {
             }
             let fades = self.fades::<C>(record, c, now);
             let value = (*simulated).clone();
-            Some((record.entity, match &reader.blend {
-                Some(blend) => shift(value, fades, &**blend),
-                None => value,
-            }))
+            Some((
+                record.entity,
+                match &reader.blend {
+                    Some(blend) => shift(value, fades, &**blend),
+                    None => value,
+                },
+            ))
         }))
     }
 

@@ -165,7 +165,13 @@ pub(crate) trait Kind {
     fn mark(&self, core: &hecs::World, entity: hecs::Entity, twin: &mut EntityWorldMut<'_>);
     fn is_of(&self, twin: EntityRef<'_>) -> bool;
     /// In the step that is run, or outside of one.
-    fn spawn(&self, peer: &mut Peer, core: &mut hecs::World, spawn: &Spawn, what: &mut EntityBuilder) -> Result<hecs::Entity, UsageError>;
+    fn spawn(
+        &self,
+        peer: &mut Peer,
+        core: &mut hecs::World,
+        spawn: &Spawn,
+        what: &mut EntityBuilder,
+    ) -> Result<hecs::Entity, UsageError>;
 }
 
 struct Marker<K>(PhantomData<fn() -> K>);
@@ -181,7 +187,13 @@ impl<K: Component + Default> Kind for Marker<K> {
         twin.contains::<K>()
     }
 
-    fn spawn(&self, peer: &mut Peer, core: &mut hecs::World, spawn: &Spawn, what: &mut EntityBuilder) -> Result<hecs::Entity, UsageError> {
+    fn spawn(
+        &self,
+        peer: &mut Peer,
+        core: &mut hecs::World,
+        spawn: &Spawn,
+        what: &mut EntityBuilder,
+    ) -> Result<hecs::Entity, UsageError> {
         match (peer.step(), spawn.owner) {
             (Some(mut step), Some(owner)) => step.spawn_for(core, owner, spawn.key, K::default(), what.build()),
             (Some(mut step), None) => step.spawn_as(core, spawn.key, K::default(), what.build()),

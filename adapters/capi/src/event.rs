@@ -108,9 +108,7 @@ impl TdPeer {
             News::Added { entity, component: c } => TdEvent::of(TD_EVENT_ADDED).entity(entity).id(component(&c)),
             News::Changed { entity, component: c } => TdEvent::of(TD_EVENT_CHANGED).entity(entity).id(component(&c)),
             News::Removed { entity, component: c } => TdEvent::of(TD_EVENT_REMOVED).entity(entity).id(component(&c)),
-            News::Owned { entity, slot, owner } => {
-                TdEvent::of(TD_EVENT_OWNED).entity(entity).peer(owner).id(Some(slot as u32))
-            }
+            News::Owned { entity, slot, owner } => TdEvent::of(TD_EVENT_OWNED).entity(entity).peer(owner).id(Some(slot as u32)),
             News::Refused { peer, net, component: c, refusal } => {
                 let event = TdEvent::of(TD_EVENT_REFUSED).peer(peer).id(component(&c)).text(format_args!("{refusal:?}"));
                 TdEvent { name: net.0, ..event }

@@ -356,11 +356,7 @@ pub unsafe extern "C" fn td_schema_free(schema: *mut TdSchema) {
 /// # Safety
 /// `schema` came from `td_schema_new`, `component` and what it points to are as described, `id` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn td_schema_component(
-    schema: *mut TdSchema,
-    component: *const TdComponent,
-    id: *mut u32,
-) -> TdStatus {
+pub unsafe extern "C" fn td_schema_component(schema: *mut TdSchema, component: *const TdComponent, id: *mut u32) -> TdStatus {
     guard(|| {
         // SAFETY: this function asks for the same.
         let (schema, component, id) =
@@ -394,8 +390,7 @@ pub unsafe extern "C" fn td_schema_component(
 pub unsafe extern "C" fn td_schema_kind(schema: *mut TdSchema, kind: *const TdKind, id: *mut u32) -> TdStatus {
     guard(|| {
         // SAFETY: this function asks for the same.
-        let (schema, kind, id) =
-            unsafe { (raw::one_mut("schema", schema)?, raw::one("kind", kind)?, raw::one_mut("id", id)?) };
+        let (schema, kind, id) = unsafe { (raw::one_mut("schema", schema)?, raw::one("kind", kind)?, raw::one_mut("id", id)?) };
         let schema = schema.open()?;
         // SAFETY: the same.
         let (name, told) =
@@ -408,7 +403,8 @@ pub unsafe extern "C" fn td_schema_kind(schema: *mut TdSchema, kind: *const TdKi
         for one in told {
             let known = (one.component as usize) < schema.components.len();
             let policy = policy(one.policy, one.slot)?.filter(|_| known);
-            overrides.push((one.component as usize, policy.ok_or_else(|| argument("an override needs a component and a policy"))?));
+            overrides
+                .push((one.component as usize, policy.ok_or_else(|| argument("an override needs a component and a policy"))?));
         }
         *id = schema.kinds.len() as u32;
         schema.kinds.push(KindEntry { name: name.to_owned(), policy: of_kind, overrides });
@@ -463,4 +459,3 @@ pub unsafe extern "C" fn td_schema_digest(schema: *const TdSchema, digest: *mut 
         Ok(TdStatus::TdOk)
     })
 }
-

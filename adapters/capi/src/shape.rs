@@ -22,18 +22,38 @@ pub(crate) struct Item {
 /// What it is there, and how it travels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code {
-    StepF32 { step: Step, order: u32 },
-    StepF64 { step: Step, order: u32 },
+    StepF32 {
+        step: Step,
+        order: u32,
+    },
+    StepF64 {
+        step: Step,
+        order: u32,
+    },
     Exact,
-    Angle { bits: u32 },
-    Quat { bits: u32 },
+    Angle {
+        bits: u32,
+    },
+    Quat {
+        bits: u32,
+    },
     /// `size` bytes; sent as its distance from `least`.
-    Integer { size: usize, signed: bool, least: i64, most: i64, order: u32 },
+    Integer {
+        size: usize,
+        signed: bool,
+        least: i64,
+        most: i64,
+        order: u32,
+    },
     Wide,
     Bool,
     Choice(&'static [&'static str]),
-    Text { cap: u32 },
-    Entity { optional: bool },
+    Text {
+        cap: u32,
+    },
+    Entity {
+        optional: bool,
+    },
 }
 
 /// What the bits of an integer are: least, most.

@@ -197,13 +197,7 @@ pub unsafe extern "C" fn td_get(peer: *mut TdPeer, entity: u64, component: u32, 
 /// # Safety
 /// `peer` came from this library, `data` has `size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn td_set(
-    peer: *mut TdPeer,
-    entity: u64,
-    component: u32,
-    data: *const c_void,
-    size: usize,
-) -> TdStatus {
+pub unsafe extern "C" fn td_set(peer: *mut TdPeer, entity: u64, component: u32, data: *const c_void, size: usize) -> TdStatus {
     let call = |td: &mut TdPeer| {
         let (component, entity) = (td.component(component)?, entity_of(entity)?);
         // SAFETY: this function asks for the same.

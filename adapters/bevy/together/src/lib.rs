@@ -165,7 +165,8 @@ pub fn app(transport: impl Transport + 'static, config: Config) -> App {
     let mut app = App::new();
     app.add_plugins(TimePlugin).init_resource::<Steps>();
     install(&mut app, mirror, peer);
-    app.add_systems(bevy_app::Update, choose).add_systems(NetUpdate, (steer, walk, count.run_if(tidelock_bevy::first_time)).chain());
+    app.add_systems(bevy_app::Update, choose)
+        .add_systems(NetUpdate, (steer, walk, count.run_if(tidelock_bevy::first_time)).chain());
     app
 }
 
