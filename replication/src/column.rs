@@ -33,14 +33,33 @@ pub(crate) type Validator<C> = Box<dyn Fn(Option<&C>, &C, &Write) -> Result<(), 
 /// Takes quantised values, each with its index.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(u32, Result<&[u32], FieldError>);
 /// Blends two samples.
-pub(crate) type Blend<C> = fn(&C, &C, f32) -> C;
+pub(crate) type Blend<C> = std::sync::Arc<dyn Fn(&C, &C, f32) -> C + Send + Sync>;
 
-/// How a component type travels: as itself, or through another type.
-pub(crate) trait Form<C>: Send + Sync + 'static {
+/// How a component type travels, as a value: for types whose fields are known at run time only, such as those of another language.
+/// What is known while compiling is [`Replicate`], which has the same functions without `self`.
+///
+/// Register it with [`SchemaBuilder::component_in`](crate::SchemaBuilder::component_in). One type has one form in a schema, and
+/// two peers understand each other if their forms describe the same layout under the same name, whatever their types are.
+pub trait Form<C>: Send + Sync + 'static {
+    /// The component's own bits, to tell cheaply whether the game touched it.
     type Raw: Copy + PartialEq + Send + Sync + 'static;
+
+    /// Describes the fields, in the order in which the other functions handle them.
     fn layout(&self, l: &mut LayoutBuilder);
+
+    /// The component's own bits. Equal bits quantise equally.
     fn raw(&self, value: &C) -> Self::Raw;
+
+    /// Writes exactly the words that the layout describes.
+    ///
+    /// # Errors
+    /// [`FieldError`] if a value lies outside what its field allows; the words are unspecified then.
     fn quantise(&self, value: &C, out: &mut Quantiser<'_>) -> Result<(), FieldError>;
+
+    /// Makes a value from words that [`quantise`](Self::quantise) wrote or a layout read.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the component is then withheld.
     fn restore(&self, from: &mut Restorer<'_>) -> Result<C, RestoreError>;
 }
 

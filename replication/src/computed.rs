@@ -12,12 +12,11 @@ mod playout;
 pub(crate) use guess::Guesses;
 
 use crate::frames::Frame;
-use crate::input::{Input, Source};
+use crate::input::Source;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::policy::Timeline;
 use crate::predict::{Cause, Correction};
-use crate::replicate::Replicate;
 use hecs::World;
 use playout::Playout;
 use tidelock_netcore::limits;
@@ -270,13 +269,13 @@ impl Peer {
 
     /// A seat's input on a timeline that every peer computes, the same everywhere: whether it arrived or was repeated is not told,
     /// for a guess cannot know it.
-    pub(crate) fn computed_input<I: Replicate + Default>(&self, peer: PeerId) -> Option<Input<I>> {
+    #[expect(clippy::type_complexity, reason = "told to one caller, who names its parts at once")]
+    pub(crate) fn computed_input(&self, peer: PeerId) -> Option<(Option<&[u32]>, Option<&[u32]>, Source)> {
         let frame = self.frame_of_step()?;
-        let of = |words: &[u32]| crate::input::restore::<I>(words).unwrap_or_default();
         let effect = frame.effect(frame.find(peer).ok()?);
         Some(match effect.words {
-            Some((value, before)) => Input { value: of(value), before: of(before), source: Source::Arrived },
-            None => Input { value: I::default(), before: I::default(), source: Source::Absent },
+            Some((value, before)) => (Some(value), Some(before), Source::Arrived),
+            None => (None, None, Source::Absent),
         })
     }
 

@@ -126,7 +126,7 @@ mod waiting;
 mod why;
 
 pub use checkpoint::Checkpoint;
-pub use column::Write;
+pub use column::{Form, Write};
 pub use config::{Config, Interpolation, OnFork};
 pub use entities::{InLockstep, InRollback, Networked, Simulated};
 pub use error::UsageError;

@@ -135,7 +135,13 @@ impl Peer {
             }
             let fades = self.fades::<C>(record, c, now);
             let value = (*simulated).clone();
-            Some((record.entity, reader.blend.map_or(value.clone(), |blend| shift(value, fades, blend))))
+            Some((
+                record.entity,
+                match &reader.blend {
+                    Some(blend) => shift(value, fades, &**blend),
+                    None => value,
+                },
+            ))
         }))
     }
 
@@ -204,7 +210,7 @@ impl Peer {
             let entities = |net| self.entities.entity_of(net);
             (reader.restore)(&mut Restorer::new(words, &entities)).ok()
         };
-        let blend = reader.blend?;
+        let blend = reader.blend.as_ref()?;
         match mirror.bracket(c, row, moment.tick) {
             (Some(before), Some(after)) => {
                 let end = after.tick?;
@@ -250,7 +256,7 @@ impl Peer {
         let most = self.config.interpolation.extrapolate.as_secs_f32() * self.config.tick_rate as f32;
         let ahead = moment.since(end).min(most);
         let t = 1.0 + ahead / end.since(start).max(1) as f32;
-        Some((reader.blend?)(&value(before.words)?, &now?, t))
+        Some((reader.blend.as_ref()?)(&value(before.words)?, &now?, t))
     }
 
     /// Did the entity teleport after `start` and up to `end`?

@@ -293,6 +293,17 @@ impl SchemaBuilder {
         self.component_form(name, Via { to, from }, options(ComponentOptions::new()))
     }
 
+    /// Registers a component whose fields are described by a value: see [`Form`].
+    #[must_use]
+    pub fn component_in<C: Component, F: Form<C>>(
+        self,
+        name: &str,
+        form: F,
+        options: impl FnOnce(ComponentOptions<C>) -> ComponentOptions<C>,
+    ) -> Self {
+        self.component_form(name, form, options(ComponentOptions::new()))
+    }
+
     fn component_form<C: Component, F: Form<C>>(mut self, name: &str, form: F, options: ComponentOptions<C>) -> Self {
         let mut builder = LayoutBuilder::new();
         form.layout(&mut builder);
@@ -303,6 +314,7 @@ impl SchemaBuilder {
                 }
                 let digest = layout.digest(name);
                 let (name_of, type_id, checkpoint) = (name.to_owned(), TypeId::of::<C>(), options.checkpoint.is_some());
+                let interpolate = options.blend.is_some();
                 self.kept.extend(options.checkpoint.map(|kept| KeptEntry {
                     name: name_of,
                     type_id,
@@ -316,7 +328,7 @@ impl SchemaBuilder {
                     type_id,
                     column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
                     digest,
-                    interpolate: options.blend.is_some(),
+                    interpolate,
                     reckoned: options.reckoned,
                     checkpoint,
                     parent: options.parent,
@@ -434,6 +446,18 @@ impl SchemaBuilder {
     #[must_use]
     pub fn input<I: Replicate + Default + Clone>(mut self, name: &str) -> Self {
         match InputEntry::new::<I>(name) {
+            Ok(entry) => self.inputs.push(entry),
+            Err(mistake) => self.mistakes.push(mistake),
+        }
+        self
+    }
+
+    /// Registers an input whose fields are known at run time only. It is set with
+    /// [`Peer::set_input_words`](crate::Peer::set_input_words) and told by [`Step::input_words`](crate::Step::input_words).
+    /// `default` are the words of what is done until somebody does something.
+    #[must_use]
+    pub fn input_words(mut self, name: &str, layout: Layout, default: Vec<u32>) -> Self {
+        match InputEntry::of_words(name, layout, default) {
             Ok(entry) => self.inputs.push(entry),
             Err(mistake) => self.mistakes.push(mistake),
         }

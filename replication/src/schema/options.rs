@@ -58,14 +58,14 @@ impl<C: Component> ComponentOptions<C> {
 
     /// Is drawn between two samples, blended with `blend`; for types that are not [`Interpolate`].
     #[must_use]
-    pub fn interpolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
-        self.blend = Some(blend);
+    pub fn interpolate_with(mut self, blend: impl Fn(&C, &C, f32) -> C + Send + Sync + 'static) -> Self {
+        self.blend = Some(Arc::new(blend));
         self
     }
 
     /// The same as [`extrapolate`](Self::extrapolate), for types that are not [`Interpolate`].
     #[must_use]
-    pub fn extrapolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
+    pub fn extrapolate_with(mut self, blend: impl Fn(&C, &C, f32) -> C + Send + Sync + 'static) -> Self {
         self.reckoned = true;
         self.interpolate_with(blend)
     }
