@@ -44,6 +44,7 @@ fn empty() -> Packet {
         floor: 4,
         ack: None,
         stamp: None,
+        codings: None,
         entries: Vec::new(),
         list: None,
     }
