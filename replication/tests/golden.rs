@@ -100,7 +100,8 @@ fn of_guess(guess: MaskGuess, right: bool) -> Box<dyn Fn(&Packet) -> bool> {
 
 /// A rotation that is guessed to go on, in a plain entry, and has another largest part than at the baseline.
 fn turns_over(packets: &[&Packet]) -> bool {
-    let turns = |packet: &&&Packet| packet.codings.iter().any(|c| c.components.get(&1).is_some_and(|c| c.forecast == Forecast::Motion));
+    let turns =
+        |packet: &&&Packet| packet.codings.iter().any(|c| c.components.get(&1).is_some_and(|c| c.forecast == Forecast::Motion));
     let largest = |row: u64| {
         let of = move |packet: &&Packet| packet.values().find(|v| v.component == 1 && v.row == row).map(|v| v.words[2]);
         packets.iter().filter(turns).filter_map(of).collect::<Vec<_>>()

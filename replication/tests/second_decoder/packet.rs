@@ -116,7 +116,19 @@ pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greates
     let ack = if bits.bit()? { Some(read_ack(bits, greatest_sent_back)?) } else { None };
     let stamp = if bits.bit()? { Some(read_stamp(bits)?) } else { None };
     let Front { number, send_tick, .. } = front;
-    Ok(Packet { number, send_tick, session_tick, base, complete, floor, ack, stamp, codings: None, entries: Vec::new(), list: None })
+    Ok(Packet {
+        number,
+        send_tick,
+        session_tick,
+        base,
+        complete,
+        floor,
+        ack,
+        stamp,
+        codings: None,
+        entries: Vec::new(),
+        list: None,
+    })
 }
 
 /// Reads everything after the front.

@@ -1,8 +1,8 @@
 //! Section 2.7 of `docs/WIRE.md`: values, field by field.
 
+pub use super::Code;
 use super::bits::{Bits, bits_for};
 use super::tables::{has_table, read_difference, usual_of};
-pub use super::Code;
 use super::{Fault, Field};
 
 /// What a value is read against: its words at the baseline, and how many send ticks ago that was.
@@ -36,7 +36,12 @@ pub fn read_value(bits: &mut Bits<'_>, fields: &[Field], base: Option<Base<'_>>)
 }
 
 /// Reads one value: absolutely, or as the difference to a guess. `tables`: of the fields that have one.
-pub fn read_value_with(bits: &mut Bits<'_>, fields: &[Field], guess: Option<&[u32]>, tables: &[usize]) -> Result<Vec<u32>, Fault> {
+pub fn read_value_with(
+    bits: &mut Bits<'_>,
+    fields: &[Field],
+    guess: Option<&[u32]>,
+    tables: &[usize],
+) -> Result<Vec<u32>, Fault> {
     let mut words = Vec::with_capacity(words_of(fields));
     // Entries before this index stand inside a Maybe that was absent in the guess.
     let mut absolute_until = 0;
