@@ -73,6 +73,9 @@ fn two_entries_in_context() {
     assert_eq!(hex(&w), "43 8f 93 79 20 09 00");
 }
 
+/// Code, words, those at the baseline and its age, bits and bytes.
+type Case = (FieldCode, &'static [u32], Option<&'static [u32]>, u64, &'static str);
+
 #[test]
 fn values_of_every_code() {
     let bits = |code: FieldCode, now: &[u32], base: Option<&[u32]>, age: u64| {
@@ -82,7 +85,7 @@ fn values_of_every_code() {
     };
     let number = FieldCode::Number { max: 100_000, order: 4 };
     let (quat, text) = (FieldCode::Quat { bits: 8 }, FieldCode::Text { cap: 12 });
-    let cases: [(FieldCode, &[u32], Option<&[u32]>, u64, &str); 12] = [
+    let cases: [Case; 12] = [
         (number, &[50_123], None, 0, "17: cb c3 00"),
         (number, &[50_123], Some(&[50_000]), 1, "16: af d8"),
         (number, &[50_123], Some(&[50_000]), 9, "9: b2 01"),
@@ -93,7 +96,7 @@ fn values_of_every_code() {
         (FieldCode::Float, &[0x3fc0_0000], None, 0, "32: 00 00 c0 3f"),
         (quat, &[3, 127, 100, 127], Some(&[3, 127, 101, 127]), 1, "12: c4 04"),
         (quat, &[0, 127, 127, 127], Some(&[3, 127, 127, 127]), 1, "36: ff f3 f7 f7 07"),
-        (text, &[3, u32::from_le_bytes(*b"hat\0"), 0, 0], None, 0, "28: 83 16 46 07"),
+        (text, &[3, 0x0074_6168, 0, 0], None, 0, "28: 83 16 46 07"),
         (FieldCode::Entity, &[65_537, 0], None, 0, "25: ff 02 02 00"),
     ];
     for (code, now, base, age, found) in cases {
