@@ -160,7 +160,8 @@ pub use why::{Scarce, Why};
 mod hostile_tests;
 #[cfg(test)]
 mod scope_tests;
-//WT
+#[cfg(test)]
+mod wire_tests;
 
 /// The code of the README compiles and runs.
 #[cfg(doctest)]
