@@ -11,6 +11,7 @@ mod fate;
 mod flights;
 mod shared;
 mod sight;
+mod told;
 
 pub(crate) use fate::Fate;
 
@@ -454,8 +455,8 @@ impl Subscriber {
         self.pool.pop().unwrap_or_default()
     }
 
-    /// Notes that a packet went out with `carried` in it.
-    pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>) {
+    /// Notes that a packet went out with `carried` in it. `whole`: all that was pending has gone out in this send, and nothing else.
+    pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>, whole: bool) {
         if !carried.is_empty() && self.unanswered.is_none() {
             self.unanswered = Some(now);
         }
@@ -470,12 +471,8 @@ impl Subscriber {
         }
         self.next_number += 1;
         self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, whole: false, carried });
-    }
-
-    /// All that was pending has gone out in the send `tick`, and nothing beside that.
-    pub(crate) fn note_all_sent(&mut self, tick: Tick) {
-        if self.fresh == Some(tick) {
-            self.flights.iter_mut().rev().take_while(|f| f.send_tick == tick).for_each(|f| f.whole = true);
+        if whole && self.fresh == Some(send_tick) {
+            self.flights.iter_mut().rev().take_while(|f| f.send_tick == send_tick).for_each(|f| f.whole = true);
         }
     }
 
@@ -541,61 +538,6 @@ impl Subscriber {
     #[inline]
     pub(crate) fn stale(&self, c: usize, block: usize) -> u64 {
         self.stale[self.at(c, block)]
-    }
-
-    /// Is exactly this pending in a block, of these components?
-    #[inline]
-    pub(crate) fn pends(&self, block: usize, components: u64, masks: &[(u8, u64)]) -> bool {
-        let mut masks = masks.iter().peekable();
-        bits(components).all(|c| {
-            let mask = masks.next_if(|m| u32::from(m.0) == c).map_or(0, |m| m.1);
-            self.pending[self.at(c as usize, block)] == mask
-        })
-    }
-
-    /// Clears all that is pending in a block, which is of these components.
-    #[inline]
-    pub(crate) fn take_block(&mut self, block: usize, components: u64) {
-        for c in bits(components) {
-            let at = self.at(c as usize, block);
-            self.pending[at] = 0;
-        }
-        self.since[block] = NEVER;
-    }
-
-    /// May a row be stale?
-    #[inline]
-    pub(crate) fn has_stale(&self) -> bool {
-        self.stale_any
-    }
-
-    /// What of a block's component the peer is told.
-    #[inline]
-    pub(crate) fn wanted(&self, c: usize, block: usize) -> u64 {
-        self.wants[self.at(c, block)]
-    }
-
-    /// The components of which something is pending, or goes along, as bits.
-    pub(crate) fn pending_components(&self, publisher: &Publisher) -> u64 {
-        let any = |table: &[u64], c: usize| table[c * self.blocks..(c + 1) * self.blocks].iter().any(|rows| *rows != 0);
-        let mut components = (0..self.columns).fold(0, |all, c| all | u64::from(any(&self.pending, c)) << c);
-        let ticks = self.base.0 + 1..=publisher.history.now().0;
-        let source = self.source(publisher);
-        components |= u64::from(any(&self.stale, 0) || ticks.map(Tick).any(|t| source.components(t) & 1 != 0));
-        components
-    }
-
-    /// Does the peer have of a block in the send `tick`, at or before the base, exactly what changed in it?
-    #[inline]
-    pub(crate) fn is_exact(&self, block: usize, tick: Tick) -> bool {
-        self.shared.is_exact(block, tick)
-    }
-
-    /// Does it hold the values of a component that were in force in a block at `tick`, at or before the base, of all that it was told
-    /// of then and is told of now?
-    #[inline]
-    pub(crate) fn knew(&self, c: usize, block: usize, tick: Tick) -> bool {
-        self.shared.is_settled(c, block, tick)
     }
 
     /// The baseline of an index with a stale component, if there is one that both sides remember at `now`.

@@ -434,7 +434,7 @@ impl Peer {
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
             let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK);
-            let Body { carried, all } = builder.fill(&mut link.subscriber, room, body);
+            let Body { carried, all, whole } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
                 if !all {
@@ -461,11 +461,8 @@ impl Peer {
             used = true;
             link.state_sent(size, all, now);
             link.note_sent(size, now, true);
-            link.subscriber.sent(send_tick, now, carried);
+            link.subscriber.sent(send_tick, now, carried, whole);
             if all {
-                if builder.was_plain() {
-                    link.subscriber.note_all_sent(send_tick);
-                }
                 return true;
             }
         }
@@ -494,7 +491,7 @@ impl Peer {
             link.mark_sent(bytes.len(), now);
             link.note_sent(bytes.len(), now, false);
             let nothing = link.subscriber.carrier();
-            link.subscriber.sent(send_tick, now, nothing);
+            link.subscriber.sent(send_tick, now, nothing, false);
         }
     }
 

@@ -133,12 +133,16 @@ fn make() -> Made {
     let choices = [c"Stands".as_ptr(), c"Crouches".as_ptr(), c"Lies".as_ptr()];
     let fields = everything(&choices);
     let (mut id, mut kind) = (0, 0);
-    let thing =
-        TdKind { name: c"thing".as_ptr(), policy: TD_POLICY_OWNER, slot: 0, overrides: null(), override_count: 0 };
+    let thing = TdKind { name: c"thing".as_ptr(), policy: TD_POLICY_OWNER, slot: 0, overrides: null(), override_count: 0 };
     // SAFETY: everything lives until it was read, and is as described.
     let schema = unsafe {
         let schema = td_schema_new(c"everything".as_ptr());
-        assert_eq!(td_schema_component(schema, &component(c"everything", size_of::<Raw>(), &fields), &mut id), TdOk, "{}", words());
+        assert_eq!(
+            td_schema_component(schema, &component(c"everything", size_of::<Raw>(), &fields), &mut id),
+            TdOk,
+            "{}",
+            words()
+        );
         assert_eq!(td_schema_kind(schema, &thing, &mut kind), TdOk);
         assert_eq!(td_schema_build(schema), TdOk, "{}", words());
         schema
@@ -169,7 +173,8 @@ fn every_kind_of_field_is_that_of_the_derive() {
     let schema = Schema::builder("everything").component::<Everything>("everything", |c| c.interpolate());
     let schema = schema.kind::<Thing>("thing", Owner::default()).build().expect("a schema without mistakes");
     assert_eq!(digest, schema.digest());
-    let other = Schema::builder("everything").component::<Everything>("everything", |c| c).kind::<Thing>("thing", Host::default());
+    let other =
+        Schema::builder("everything").component::<Everything>("everything", |c| c).kind::<Thing>("thing", Host::default());
     assert_ne!(digest, other.build().expect("one as well").digest(), "who decides is part of it");
     // SAFETY: as above, and it is not used any more.
     unsafe { td_schema_free(made.schema) };
