@@ -86,7 +86,8 @@ impl Tuner {
             }
         }
         guess_masks(history, base, changed, &mut aged.chosen);
-        into.clone_from(&aged.chosen);
+        // a derived `clone_from` would make a new list
+        into.components.clone_from(&aged.chosen.components);
         into.elapsed = elapsed;
         if older.is_none() {
             // the ring does not reach far enough back this time
