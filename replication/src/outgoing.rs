@@ -58,13 +58,20 @@ pub(crate) struct Scratch {
     set: usize,
     /// The peer has the presence of all that it knows of.
     confirmed: bool,
+    /// The peer is told the same as others of its baseline: its next packet is this one of theirs; `None` once it is not.
+    cohort: Option<usize>,
     /// Of the block that is grouped: rows that the peer cannot guess.
     blind: u64,
     /// The send that guesses from the last motion go back to, if any does.
     older: Option<Tick>,
     /// What was sent to the peer whose packets are made.
     tally: Tally,
+    /// The same before the packet in the making.
+    before: Tally,
 }
+
+/// So many bits headers of one send may differ by.
+const HEADERS_DIFFER: usize = 64;
 
 /// The packet in the making: what follows its header, the whole, and the whole as bytes.
 #[derive(Default)]
@@ -142,13 +149,34 @@ impl Assembler<'_> {
         self.scratch.set = self.cache.plain_set(self.base, elapsed, self.schema, self.publisher, self.tuner);
         self.scratch.confirmed = self.scratch.components & 1 == 0;
         let looks_back = self.cache.sets[self.scratch.set].codings.looks_back(self.scratch.components);
+        let now = self.publisher.history.now();
         self.scratch.older = looks_back.then(|| older(self.publisher.history.now(), self.base)).flatten();
+        let even = self.shared && self.scratch.confirmed && subscriber.is_even(now, self.scratch.older);
+        self.scratch.cohort = (even && self.sees_velocities(subscriber)).then_some(0);
+        let of = (self.base, self.scratch.components);
+        if even && self.cache.cohort.of != Some(of) {
+            self.cache.cohort.begin(of);
+        }
     }
 
     /// Fills `scratch.body` with entries of up to `limit` bits, the closing 0 bit included, and clears what it took from what is
     /// pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.clear();
+        if let Some(body) = self.fill_alike(subscriber, limit) {
+            return body;
+        }
+        // headers differ by some bits; what one peer is sent should fit the others
+        let limit = if self.scratch.cohort.is_some() { limit.saturating_sub(HEADERS_DIFFER) } else { limit };
+        let mut before = std::mem::take(&mut self.scratch.before);
+        before.clone_from(&subscriber.tally);
+        let body = self.fill_anew(subscriber, limit);
+        self.keep_alike(&body, &before, &subscriber.tally);
+        self.scratch.before = before;
+        body
+    }
+
+    fn fill_anew(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.flag(true);
         self.cache.sets[self.scratch.set].codings.write(self.scratch.components, true, &mut self.scratch.body);
         (self.scratch.words, self.scratch.values) = (0, 0);
@@ -160,6 +188,11 @@ impl Assembler<'_> {
         let mut full = false;
         while let Some(&(since, block)) = self.scratch.order.last() {
             let block = block as usize;
+            if subscriber.since[block] == NEVER {
+                // it went in a packet that others were sent
+                self.scratch.order.pop();
+                continue;
+            }
             if self.put_whole(subscriber, since, block, limit, &mut context, &mut carried) {
                 self.scratch.order.pop();
                 continue;
@@ -185,6 +218,51 @@ impl Assembler<'_> {
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
         Body { carried, all: !full, whole: !full && self.scratch.confirmed }
+    }
+
+    /// Is the peer told the velocities that guesses of what is pending are made from?
+    fn sees_velocities(&self, subscriber: &Subscriber) -> bool {
+        let codings = &self.cache.sets[self.scratch.set].codings;
+        bits(self.scratch.components).map(|c| c as usize).all(|c| {
+            let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
+            let unseen = |block: usize, source: usize| {
+                self.publisher.ever_rows(source, block) & !subscriber.wanted(source, block) & subscriber.pending(c, block)
+            };
+            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| unseen(block, v.source) == 0))
+        })
+    }
+
+    /// Fills `scratch.body` with the packet that others were sent, if this peer is told the same and there is one that fits.
+    fn fill_alike(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
+        let index = self.scratch.cohort?;
+        let packet = self.cache.cohort.packet(index).filter(|packet| packet.at.1 < limit)?;
+        self.scratch.cohort = Some(index + 1);
+        self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
+        subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
+        subscriber.tally.add(&packet.tally);
+        let mut carried = subscriber.carrier();
+        carried.extend_from_slice(&packet.carried);
+        subscriber.clear_pending(&carried);
+        Some(Body { carried, all: packet.all, whole: packet.all })
+    }
+
+    /// Keeps a packet for the others who are told the same; `before`: the tally before it.
+    fn keep_alike(&mut self, body: &Body, before: &Tally, after: &Tally) {
+        let Some(index) = self.scratch.cohort else { return };
+        // who could not take a packet as it was goes on alone
+        let next = self.cache.cohort.packet(index).is_none()
+            && (index == 0 || self.cache.cohort.packet(index - 1).is_some_and(|p| !p.all));
+        self.scratch.cohort = next.then_some(index + 1);
+        if !next || body.carried.is_empty() {
+            return;
+        }
+        let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
+        self.cache.arena.append(&self.scratch.body, 0, len);
+        let packet = self.cache.cohort.push();
+        (packet.at, packet.all) = ((start, len), body.all);
+        packet.carried.clear();
+        packet.carried.extend_from_slice(&body.carried);
+        packet.tally.set_difference(before, after);
     }
 
     /// Puts a block in as it was written for another peer, if it is told the very same.

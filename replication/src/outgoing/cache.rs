@@ -6,7 +6,9 @@ use crate::forecast::Forecast;
 use crate::guesses::{Guesses, Since};
 use crate::history::BLOCK;
 use crate::publisher::Publisher;
+use crate::receipts::Tally;
 use crate::schema::Inner;
+use crate::subscriber::Carried;
 use crate::tuner::Tuner;
 use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
@@ -23,6 +25,47 @@ pub(crate) struct BitCache {
     pub(super) entries: Vec<Whole>,
     pub(super) tick: u64,
     guesses: Guesses,
+    pub(super) cohort: Cohort,
+}
+
+/// The packets of a send to all who are told the same from the same baseline, one after the other, without their headers.
+#[derive(Default)]
+pub(super) struct Cohort {
+    /// Whose: baseline and components that occur.
+    pub(super) of: Option<(Tick, u64)>,
+    packets: Vec<Shared>,
+    live: usize,
+}
+
+/// One of them.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Where in the arena, and how many bits.
+    pub(super) at: (usize, usize),
+    pub(super) carried: Vec<Carried>,
+    pub(super) tally: Tally,
+    /// It is the last.
+    pub(super) all: bool,
+}
+
+impl Cohort {
+    /// Begins anew.
+    pub(super) fn begin(&mut self, of: (Tick, u64)) {
+        (self.of, self.live) = (Some(of), 0);
+    }
+
+    pub(super) fn packet(&self, index: usize) -> Option<&Shared> {
+        self.packets[..self.live].get(index)
+    }
+
+    /// A place for the next packet.
+    pub(super) fn push(&mut self) -> &mut Shared {
+        if self.live == self.packets.len() {
+            self.packets.push(Shared::default());
+        }
+        self.live += 1;
+        &mut self.packets[self.live - 1]
+    }
 }
 
 /// An entry as it was written, its values included.
@@ -66,6 +109,7 @@ impl BitCache {
     /// A new tick: nothing is encoded yet.
     pub(crate) fn clear(&mut self) {
         self.live = 0;
+        self.cohort.of = None;
         self.arena.clear();
         self.tick += 1;
     }

@@ -86,6 +86,17 @@ impl Shared {
         self.first.max(self.begun[block]) <= tick && !self.turn_of(tick).is_some_and(unsettled)
     }
 
+    /// Is every block exact at `base`, and, if guesses go back to there, settled at `older`?
+    pub(super) fn is_even(&self, base: Tick, older: Option<Tick>) -> bool {
+        let none = |blocks: &Vec<u64>| blocks.iter().all(|word| *word == 0);
+        let exact = self.first <= base && self.turn_of(base).is_none_or(|turn| none(&turn.inexact));
+        let settled = |older: Tick| {
+            let begun = self.begun.iter().all(|begun| *begun <= older);
+            begun && self.first <= older && self.turn_of(older).is_none_or(|turn| turn.unsettled.iter().all(none))
+        };
+        exact && older.is_none_or(settled)
+    }
+
     fn turn_of(&self, tick: Tick) -> Option<&Turn> {
         self.ring.get(tick.0 as usize % RING).filter(|turn| turn.tick == tick)
     }

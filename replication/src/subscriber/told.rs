@@ -60,4 +60,10 @@ impl Subscriber {
     pub(crate) fn knew(&self, c: usize, block: usize, tick: Tick) -> bool {
         self.shared.is_settled(c, block, tick)
     }
+
+    /// Is what changed in the send `now` all that is pending, is all of it pending, and does the peer share what guesses are made from?
+    /// Who is told in blocks and can say so is told the same as everybody else who can.
+    pub(crate) fn is_even(&self, now: Tick, older: Option<Tick>) -> bool {
+        self.view.is_none() && self.fresh == Some(now) && !self.stale_any && self.shared.is_even(self.base, older)
+    }
 }
