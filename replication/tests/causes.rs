@@ -133,7 +133,7 @@ impl Scene {
     /// Both move and rest in turn.
     fn play(&mut self, frames: u32) {
         for frame in 0..frames {
-            (1..3).for_each(|seat| self.acts[seat] = u8::from(frame / (5 + seat as u32 * 2) % 2 == 0));
+            (1..3).for_each(|seat| self.acts[seat] = u8::from((frame / (5 + seat as u32 * 2)).is_multiple_of(2)));
             self.run(1);
         }
     }
@@ -176,7 +176,8 @@ fn state_that_is_not_saved_is_named() {
     scene.play(300);
     let peer = &scene.table.seat(1).peer;
     assert!(peer.correction_counts().unsaved >= 10, "{:?}", peer.correction_counts());
-    for (component, field) in [("place", "x")] {
+    {
+        let (component, field) = ("place", "x");
         let mut all = peer.corrections().filter(|c| c.cause == Cause::Unsaved);
         let found = all.find(|c| c.component == component && c.field == field);
         let found = found.unwrap_or_else(|| panic!("{component}: {:#?}", peer.corrections().collect::<Vec<_>>()));
