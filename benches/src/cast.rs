@@ -118,7 +118,7 @@ impl Cast for Full {
 
     fn schema() -> Schema {
         Schema::builder("crowd")
-            .component::<Position>("position", |c| c)
+            .component::<Position>("position", |c| c.velocity::<Velocity>())
             .component::<Rotation>("rotation", |c| c)
             .component::<Velocity>("velocity", |c| c)
             .component::<Health>("health", |c| c)

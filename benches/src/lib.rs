@@ -7,7 +7,14 @@ pub mod alloc;
 pub mod cast;
 pub mod crowd;
 pub mod floor;
+#[cfg(feature = "sockets")]
+pub mod links;
 pub mod meter;
+pub mod packer;
+pub mod recording;
+pub mod replay;
+#[cfg(feature = "physics")]
+pub mod scenes;
 pub mod session;
 pub mod stadium;
 pub mod tap;

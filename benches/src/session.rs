@@ -124,6 +124,19 @@ impl<C: Cast> Session<C> {
         let now = self.now();
         self.frame += 1;
         let mut frame = Frame::default();
+        self.host_frame(now, moving, &mut frame);
+        self.guest_frames(now, &mut frame);
+        for (i, sent) in self.sent.iter_mut().enumerate() {
+            let total = self.host.peer.stats(PeerId(i as u16 + 1)).map_or(0, |s| s.sent.bytes);
+            frame.bytes.push(total - *sent);
+            *sent = total;
+        }
+        frame
+    }
+
+    /// The host's part. A function of its own, by whose name instructions are counted: `benches/instructions`.
+    #[inline(never)]
+    fn host_frame(&mut self, now: Duration, moving: bool, frame: &mut Frame) {
         let Node { peer, world } = &mut self.host;
         frame.host_receive = timed(|| peer.receive(now, world).expect("time goes on")).1;
         while peer.next_step(world).is_some() {}
@@ -131,17 +144,16 @@ impl<C: Cast> Session<C> {
             C::show(world, &self.entities, &self.crowd);
         }
         frame.host_send = timed(|| peer.send(now, world).expect("time goes on")).1;
+    }
+
+    /// The guests' part; see [`host_frame`](Self::host_frame).
+    #[inline(never)]
+    fn guest_frames(&mut self, now: Duration, frame: &mut Frame) {
         for Node { peer, world } in &mut self.guests {
             frame.guest_receive.push(timed(|| peer.receive(now, world).expect("time goes on")).1);
             while peer.next_step(world).is_some() {}
             frame.guest_send.push(timed(|| peer.send(now, world).expect("time goes on")).1);
         }
-        for (i, sent) in self.sent.iter_mut().enumerate() {
-            let total = self.host.peer.stats(PeerId(i as u16 + 1)).map_or(0, |s| s.sent.bytes);
-            frame.bytes.push(total - *sent);
-            *sent = total;
-        }
-        frame
     }
 
     /// Runs frames without changes until all guests hold what the host holds, or `most` have been run.

@@ -90,8 +90,22 @@ impl BitWriter {
     #[inline]
     pub fn append(&mut self, from: &BitWriter, start: usize, len: usize) {
         debug_assert!(start + len <= from.len());
-        let mut at = start;
-        let mut left = len;
+        let (first, shift) = (start >> 6, (start & 63) as u32);
+        // whole words that have a word after them, so that no look needs a question
+        let bulk = (len >> 6).min(from.words.len().saturating_sub(first + 1));
+        if bulk > 0 {
+            let (used, mut acc) = (self.used, self.acc);
+            self.words.extend(from.words[first..=first + bulk].windows(2).map(|pair| {
+                // a shift by 64 in two steps
+                let value = pair[0] >> shift | (pair[1] << 1) << (63 - shift);
+                let word = acc | value << used;
+                acc = (value >> 1) >> (63 - used);
+                word
+            }));
+            self.acc = acc;
+        }
+        let mut at = start + bulk * 64;
+        let mut left = len - bulk * 64;
         while left > 0 {
             let n = left.min(64);
             self.put(from.peek(at, n as u32), n as u32);
@@ -198,6 +212,26 @@ impl<'a> BitReader<'a> {
         }
         self.at += bits as usize;
         Ok(if bits == 64 { v } else { v & ((1 << bits) - 1) })
+    }
+
+    /// The bits to come, at least 57 of them from the lowest up, zeros behind the end of the input. Consumes nothing.
+    #[inline]
+    #[must_use]
+    pub fn look(&self) -> u64 {
+        self.load(self.at >> 3) >> (self.at & 7)
+    }
+
+    /// Passes over some bits, most likely those that [`look`](Self::look) has shown.
+    ///
+    /// # Errors
+    /// [`BitError::Truncated`] if fewer are left; nothing is consumed then.
+    #[inline]
+    pub fn skip(&mut self, bits: u32) -> Result<(), BitError> {
+        if bits as usize > self.remaining() {
+            return Err(BitError::Truncated);
+        }
+        self.at += bits as usize;
+        Ok(())
     }
 
     /// One bit.

@@ -46,6 +46,8 @@ pub const PACKET_WORDS: usize = 1 << 15;
 pub const PACKET_VALUES: usize = 1 << 13;
 /// The oldest baseline, in send ticks, that a packet may name.
 pub const BASE_AGE: u64 = 62;
+/// Session ticks from a baseline to now that a packet may speak of: what is older is carried on no further.
+pub const ELAPSED: u64 = 1 << 14;
 /// Ticks that a peer can keep to go back to.
 pub const SAVES: usize = 128;
 /// Entities that a peer can steer ahead of lockstep: each is saved, run and restored in every frame.

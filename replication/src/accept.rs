@@ -204,9 +204,9 @@ impl Peer {
             return self.refuse_spawn(index, presence);
         };
         self.entities.set_spawner(slot, peer);
+        self.entities.set_row(slot, out_row as u32);
         if let Some(record) = self.entities.get_mut(slot) {
             record.owners = [Ownership { peer, epoch: 0 }; OWNER_SLOTS];
-            record.out_row = out_row as u32;
             record.cut = presence.cut;
             record.set_in_row(peer, row);
         }

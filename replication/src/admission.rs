@@ -185,6 +185,8 @@ impl Peer {
             now,
             self.audience.is_some(),
         );
+        link.incoming.set_rate(self.config.tick_rate);
+        self.tuner.set_rate(self.config.tick_rate);
         let mut fits = link.post_control(&Control::Welcome(welcome));
         for (peer, name) in unnamed {
             fits &= link.post_control(&Control::Joined { peer, name });
@@ -223,7 +225,7 @@ impl Peer {
         let others: Vec<_> = self.roster.iter().filter(|p| *p.0 != self.local).map(|p| (*p.0, p.1.clone())).collect();
         self.begin_session_time();
         let (first, tick) = (self.config.counters_from, self.time.tick);
-        let link = Link::new(
+        let mut link = Link::new(
             link,
             PeerId::HOST,
             &self.schema,
@@ -235,6 +237,8 @@ impl Peer {
             now,
             false,
         );
+        link.incoming.set_rate(self.config.tick_rate);
+        self.tuner.set_rate(self.config.tick_rate);
         self.links.push(link);
         self.news.push(News::Admitted { local: self.local });
         for (peer, name) in others {

@@ -389,10 +389,10 @@ impl Peer {
 
     /// A guest that has no authority over an entity any more stops publishing it.
     fn release_if_powerless(&mut self, slot: u32) {
-        let Some(record) = self.entities.get_mut(slot) else { return };
+        let Some(record) = self.entities.get(slot) else { return };
         if record.mine == 0 && record.out_row != NO_ROW {
             let row = record.out_row as usize;
-            record.out_row = NO_ROW;
+            self.entities.set_row(slot, NO_ROW);
             self.end_row(row, Life::Free);
         }
     }

@@ -36,7 +36,9 @@ struct Watched {
     components: u64,
     /// Columns and shadows by component.
     shadows: Vec<(usize, Box<dyn Shadow>)>,
-    /// The marks as they stood at the last capture.
+    /// The entities as they stood at the last capture, and their marks. The ids are looked at every time, the marks only if those
+    /// differ or somebody was marked: what must be read again and again is a third as much.
+    ids: Vec<u32>,
     marks: Vec<Networked>,
     /// By entity: bits of indices whose mark changed.
     moved: Vec<u64>,
@@ -72,6 +74,8 @@ pub(crate) struct Capture {
     indices: Vec<u32>,
     words: Vec<u32>,
     networked: usize,
+    /// [`Entities::marked`] at the last capture.
+    marked: u64,
 }
 
 /// What a capture works on.
@@ -136,11 +140,17 @@ impl Capture {
     /// Compares the marks of all archetypes with those of the last capture; says whether anything was born, died or moved.
     fn find_structure(&mut self, scene: &Scene<'_>) -> bool {
         let mut structural = false;
+        let remarked = std::mem::replace(&mut self.marked, scene.entities.marked()) != scene.entities.marked();
         for (index, archetype) in scene.world.archetypes().enumerate() {
             if self.archetypes.len() == index {
                 self.archetypes.push(watch(scene.schema, archetype));
             }
             let Some(watched) = &mut self.archetypes[index] else { continue };
+            if !remarked && watched.ids[..] == *archetype.ids() {
+                continue;
+            }
+            watched.ids.clear();
+            watched.ids.extend_from_slice(archetype.ids());
             let marks = archetype.get::<&Networked>().expect("only archetypes with marks are watched");
             if watched.marks[..] == marks[..] {
                 continue;
@@ -168,20 +178,20 @@ impl Capture {
         for watched in self.archetypes.iter().flatten() {
             for mark in &watched.marks {
                 // a mark of an ended session, or a copy of an entity with its mark, is not ours
-                let Some(record) = scene.entities.get(mark.slot).filter(|r| r.net == mark.net) else { continue };
-                let shape = &mut self.shapes[mark.slot as usize];
+                let Some(record) = scene.entities.get(mark.slot()).filter(|r| r.net == mark.id()) else { continue };
+                let shape = &mut self.shapes[mark.slot() as usize];
                 seen += 1;
-                let before = if shape.net == mark.net { shape.components } else { 0 };
+                let before = if shape.net == mark.id() { shape.components } else { 0 };
                 let after = watched.components;
                 if before != after {
                     if record.out_row != NO_ROW {
                         // others' doings were told when they arrived
                         let told = record.mine & !scene.schema.fine;
-                        findings.reshaped.push((mark.slot, before & told, after & told));
+                        findings.reshaped.push((mark.slot(), before & told, after & told));
                     }
-                    self.fresh.push(mark.slot);
+                    self.fresh.push(mark.slot());
                 }
-                *shape = Shape { net: mark.net, components: after, added: after & !before, round: self.round };
+                *shape = Shape { net: mark.id(), components: after, added: after & !before, round: self.round };
             }
         }
         if seen != scene.entities.len() || self.networked != seen {
@@ -299,8 +309,8 @@ impl Capture {
         for (block, mask) in differs.iter().enumerate() {
             for bit in bits(*mask) {
                 let i = block * 64 + bit as usize;
-                let record = marks.get(i).and_then(|m| scene.entities.get(m.slot).filter(|r| r.net == m.net));
-                if record.is_some_and(|r| r.out_row != NO_ROW && r.mine >> c & 1 != 0) {
+                let route = marks.get(i).and_then(|mark| scene.entities.route(*mark));
+                if route.is_some_and(|route| route.mine >> c & 1 != 0) {
                     self.indices.push(i as u32);
                 }
             }
@@ -313,9 +323,8 @@ impl Capture {
         let column = &scene.schema.component(c).column;
         let (entities, publisher, tick, fine) = (&*scene.entities, &mut *scene.publisher, scene.tick, scene.schema.fine);
         column.quantise(archetype, &indices, &names, &mut |i, result| {
-            let slot = marks[i as usize].slot;
-            let Some(record) = entities.get(slot) else { return };
-            let row = record.out_row as usize;
+            let (slot, net) = (marks[i as usize].slot(), marks[i as usize].id());
+            let Some(row) = entities.route(marks[i as usize]).map(|route| route.row as usize) else { return };
             match result {
                 Ok(words) => {
                     let first = publisher.ever(row) >> c & 1 == 0;
@@ -330,7 +339,7 @@ impl Capture {
                         self.unsendable.remove(&(slot, c));
                     }
                 }
-                Err(error) if fine >> c & 1 == 0 => self.report(slot, record.net, c, error, findings),
+                Err(error) if fine >> c & 1 == 0 => self.report(slot, net, c, error, findings),
                 Err(_) => {}
             }
         });
@@ -354,15 +363,16 @@ fn watch(schema: &Inner, archetype: &Archetype) -> Option<Watched> {
     let present = (1..schema.columns()).filter(here);
     let shadows: Vec<_> = present.map(|c| (c, schema.component(c).column.shadow())).collect();
     let components = shadows.iter().fold(0, |set, s| set | 1 << s.0);
-    Some(Watched { components, shadows, marks: Vec::new(), moved: Vec::new(), differs: Vec::new() })
+    Some(Watched { components, shadows, ids: Vec::new(), marks: Vec::new(), moved: Vec::new(), differs: Vec::new() })
 }
 
 /// The row that carries an entity; one is given to it if it should have one.
 fn publish_row(scene: &mut Scene<'_>, slot: u32, has_mine: bool) -> Option<usize> {
-    let record = scene.entities.get_mut(slot)?;
+    let record = scene.entities.get(slot)?;
     if record.out_row == NO_ROW && (scene.everything || has_mine) {
         let row = scene.publisher.bind(record.kind, record.owners[0].peer, slot)?;
-        record.out_row = row as u32;
+        scene.entities.set_row(slot, row as u32);
+        return Some(row);
     }
     (record.out_row != NO_ROW).then_some(record.out_row as usize)
 }

@@ -1,50 +1,22 @@
 //! Values to bits and back. [`Layout::write`] trusts its caller, [`Layout::read`] trusts nobody and allocates nothing. The bits
 //! are specified in [`layout`](crate::layout).
 
+use crate::codes;
 use crate::field::{float_is_canonical, quat_is_canonical, text_bytes};
-use crate::layout::{FieldCode, Layout};
+use crate::layout::{AGE_ORDERS, FieldCode, Layout};
 use crate::netid::NetId;
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter, unzigzag, zigzag};
 use tidelock_netcore::limits;
 
-/// A difference whose unary prefix would reach this many ones is replaced by the value itself.
-const ESCAPE: u32 = 12;
-/// The age of a baseline widens the code for differences by at most this much.
-const AGE_ORDER: u32 = 4;
 const WRAPPING_ORDER: u32 = 4;
 const QUAT_ORDER: u32 = 3;
 const ENTITY_ORDER: u32 = 8;
 
 impl Layout {
-    /// Writes the value `now`: as a difference to `base`, the value that the receiver had `age` ticks before, or whole.
+    /// Writes the value `now`: as a difference to `base`, the value that the receiver had `age` ticks before, or whole. The tables of
+    /// the code follow from the orders of the fields and the age.
     pub fn write(&self, now: &[u32], base: Option<&[u32]>, age: u64, w: &mut BitWriter) {
-        debug_assert_eq!(now.len(), self.words());
-        debug_assert!(base.is_none_or(|b| b.len() == now.len()));
-        let grow = age_order(age);
-        // Entries before this one have no base: an option that was empty then.
-        let mut fresh = 0;
-        let (mut i, mut at) = (0, 0);
-        while let Some(&code) = self.codes.get(i) {
-            let value = &now[at..at + code.words()];
-            let old = if i < fresh { None } else { base.map(|b| &b[at..at + value.len()]) };
-            i += 1;
-            at += value.len();
-            let FieldCode::Maybe { fields } = code else {
-                match old {
-                    Some(old) => put_difference(code, value, old, grow, w),
-                    None => put_absolute(code, value, w),
-                }
-                continue;
-            };
-            let end = i + fields as usize;
-            w.flag(value[0] != 0);
-            if value[0] == 0 {
-                at += words_of(&self.codes[i..end]);
-                i = end;
-            } else if old.is_some_and(|old| old[0] == 0) {
-                fresh = end;
-            }
-        }
+        self.write_with(now, base, self.tables(age), w);
     }
 
     /// Reads what [`write`](Self::write) wrote, with the same base and age, into `out`, whose content after an error is
@@ -53,20 +25,69 @@ impl Layout {
     /// # Errors
     /// [`BitError`] if the input ends too early or holds what no value of this layout could have made.
     pub fn read(&self, base: Option<&[u32]>, age: u64, r: &mut BitReader<'_>, out: &mut [u32]) -> Result<(), BitError> {
-        debug_assert_eq!(out.len(), self.words());
-        debug_assert!(base.is_none_or(|b| b.len() == out.len()));
-        let grow = age_order(age);
+        self.read_with(base, self.tables(age), r, out)
+    }
+
+    /// The tables for a base of that age, one for each field that has one.
+    pub(crate) fn tables(&self, age: u64) -> &[u8] {
+        &self.tables[age.max(1).ilog2().min(AGE_ORDERS as u32 - 1) as usize]
+    }
+
+    /// Writes a value as its difference to a guess, with these tables.
+    pub(crate) fn write_with(&self, now: &[u32], guess: Option<&[u32]>, tables: &[u8], w: &mut BitWriter) {
+        debug_assert_eq!(now.len(), self.words());
+        debug_assert!(guess.is_none_or(|g| g.len() == now.len()));
+        // Entries before this one have no base: an option that was empty then.
         let mut fresh = 0;
-        let (mut i, mut at) = (0, 0);
+        let (mut i, mut at, mut tables) = (0, 0, tables);
+        while let Some(&code) = self.codes.get(i) {
+            let value = &now[at..at + code.words()];
+            let old = if i < fresh { None } else { guess.map(|g| &g[at..at + value.len()]) };
+            i += 1;
+            at += value.len();
+            let FieldCode::Maybe { fields } = code else {
+                let table = next_table(code, &mut tables);
+                match old {
+                    Some(old) => put_difference(code, value, old, table, w),
+                    None => put_absolute(code, value, w),
+                }
+                continue;
+            };
+            let end = i + fields as usize;
+            w.flag(value[0] != 0);
+            if value[0] == 0 {
+                let inner = &self.codes[i..end];
+                at += words_of(inner);
+                inner.iter().for_each(|code| _ = next_table(*code, &mut tables));
+                i = end;
+            } else if old.is_some_and(|old| old[0] == 0) {
+                fresh = end;
+            }
+        }
+    }
+
+    /// Reads what [`write_with`](Self::write_with) wrote.
+    pub(crate) fn read_with(
+        &self,
+        guess: Option<&[u32]>,
+        tables: &[u8],
+        r: &mut BitReader<'_>,
+        out: &mut [u32],
+    ) -> Result<(), BitError> {
+        debug_assert_eq!(out.len(), self.words());
+        debug_assert!(guess.is_none_or(|g| g.len() == out.len()));
+        let mut fresh = 0;
+        let (mut i, mut at, mut tables) = (0, 0, tables);
         while let Some(&code) = self.codes.get(i) {
             let words = code.words();
             let value = &mut out[at..at + words];
-            let old = if i < fresh { None } else { base.map(|b| &b[at..at + words]) };
+            let old = if i < fresh { None } else { guess.map(|g| &g[at..at + words]) };
             i += 1;
             at += words;
             let FieldCode::Maybe { fields } = code else {
+                let table = next_table(code, &mut tables);
                 match old {
-                    Some(old) => get_difference(code, old, grow, r, value)?,
+                    Some(old) => get_difference(code, old, table, r, value)?,
                     None => get_absolute(code, r, value)?,
                 }
                 continue;
@@ -75,9 +96,11 @@ impl Layout {
             let present = r.flag()?;
             value[0] = u32::from(present);
             if !present {
-                let skip = words_of(&self.codes[i..end]);
+                let inner = &self.codes[i..end];
+                let skip = words_of(inner);
                 out[at..at + skip].fill(0);
                 at += skip;
+                inner.iter().for_each(|code| _ = next_table(*code, &mut tables));
                 i = end;
             } else if old.is_some_and(|old| old[0] == 0) {
                 fresh = end;
@@ -87,13 +110,19 @@ impl Layout {
     }
 }
 
-fn words_of(codes: &[FieldCode]) -> usize {
-    codes.iter().map(|c| c.words()).sum()
+/// The table of the next field, if it has one.
+#[inline]
+fn next_table(code: FieldCode, tables: &mut &[u8]) -> u8 {
+    if !code.has_table() {
+        return codes::RAW;
+    }
+    let (first, rest) = tables.split_first().expect("there is a table for each field that has one");
+    *tables = rest;
+    *first
 }
 
-#[inline]
-fn age_order(age: u64) -> u32 {
-    age.max(1).ilog2().min(AGE_ORDER)
+fn words_of(codes: &[FieldCode]) -> usize {
+    codes.iter().map(|c| c.words()).sum()
 }
 
 /// Bits that hold every number in `0..=max`.
@@ -168,23 +197,22 @@ fn get_text(cap: u32, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), Bi
 }
 
 #[inline]
-fn put_difference(code: FieldCode, value: &[u32], old: &[u32], grow: u32, w: &mut BitWriter) {
+fn put_difference(code: FieldCode, value: &[u32], old: &[u32], table: u8, w: &mut BitWriter) {
     match code {
-        FieldCode::Number { max, order } => put_surprise(value[0], apart(value[0], old[0]), order + grow, bits_for(max), w),
-        FieldCode::Wrapping { bits } => {
-            // Moved to the top of the word, the difference wraps by itself and has its sign where a word has it.
-            let spare = u32::BITS - bits;
-            let turn = (value[0].wrapping_sub(old[0]) << spare) as i32 >> spare;
-            put_surprise(value[0], turn.into(), WRAPPING_ORDER + grow, bits, w);
+        FieldCode::Number { .. } | FieldCode::Wrapping { .. } => {
+            if !codes::table(table).put(surprise(code, value[0], old[0]), w) {
+                put_absolute(code, value, w);
+            }
         }
         FieldCode::Choice { count: ..=2 } | FieldCode::Maybe { .. } => put_absolute(code, value, w),
-        FieldCode::Quat { bits } => {
-            w.flag(value[0] == old[0]);
-            if value[0] != old[0] {
-                return put_absolute(code, value, w);
-            }
-            for (&part, &old) in value[1..].iter().zip(&old[1..]) {
-                put_surprise(part, apart(part, old), QUAT_ORDER + grow, bits, w);
+        FieldCode::Quat { .. } => {
+            let table = codes::table(table);
+            let z = [1, 2, 3].map(|i| surprise(code, value[i], old[i]));
+            if value[0] == old[0] && z.iter().all(|z| table.has(*z)) {
+                z.iter().for_each(|z| _ = table.put(*z, w));
+            } else {
+                table.put_escape(w);
+                put_absolute(code, value, w);
             }
         }
         FieldCode::Choice { .. } | FieldCode::Wide | FieldCode::Float | FieldCode::Text { .. } | FieldCode::Entity => {
@@ -197,23 +225,26 @@ fn put_difference(code: FieldCode, value: &[u32], old: &[u32], grow: u32, w: &mu
 }
 
 #[inline]
-fn get_difference(code: FieldCode, old: &[u32], grow: u32, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), BitError> {
+fn get_difference(code: FieldCode, old: &[u32], table: u8, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), BitError> {
     match code {
-        FieldCode::Number { max, order } => value[0] = moved(old[0], get_surprise(order + grow, bits_for(max), r)?, max)?,
-        FieldCode::Wrapping { bits } => {
-            value[0] = match get_surprise(WRAPPING_ORDER + grow, bits, r)? {
-                Surprise::Absolute(word) => word,
-                Surprise::Difference(d) => old[0].wrapping_add(d as u32) & ((1 << bits) - 1),
-            }
-        }
+        FieldCode::Number { max, .. } => match codes::table(table).get(r)? {
+            None => get_absolute(code, r, value)?,
+            Some(z) => value[0] = moved(old[0], z, max)?,
+        },
+        FieldCode::Wrapping { bits } => match codes::table(table).get(r)? {
+            None => get_absolute(code, r, value)?,
+            Some(z) => value[0] = old[0].wrapping_add(unzigzag(z) as u32) & ((1 << bits) - 1),
+        },
         FieldCode::Choice { count: ..=2 } | FieldCode::Maybe { .. } => get_absolute(code, r, value)?,
         FieldCode::Quat { bits } => {
-            if !r.flag()? {
-                return get_absolute(code, r, value);
-            }
+            let table = codes::table(table);
+            let Some(first) = table.get(r)? else { return get_absolute(code, r, value) };
             value[0] = old[0];
-            for (part, &old) in value[1..].iter_mut().zip(&old[1..]) {
-                *part = moved(old, get_surprise(QUAT_ORDER + grow, bits, r)?, (1 << bits) - 2)?;
+            let most = (1 << bits) - 2;
+            value[1] = moved(old[1], first, most)?;
+            for i in 2..4 {
+                let z = table.get(r)?.ok_or(BitError::OutOfRange)?;
+                value[i] = moved(old[i], z, most)?;
             }
             check(quat_is_canonical([value[0], value[1], value[2], value[3]], bits))?;
         }
@@ -227,52 +258,22 @@ fn get_difference(code: FieldCode, old: &[u32], grow: u32, r: &mut BitReader<'_>
     Ok(())
 }
 
+/// What a guess of one word is off by, as the number that is coded.
 #[inline]
-fn apart(now: u32, old: u32) -> i64 {
-    i64::from(now) - i64::from(old)
-}
-
-enum Surprise {
-    Difference(i64),
-    Absolute(u32),
-}
-
-/// The difference as an Exp-Golomb code of order `k`, or 12 ones and the value itself in `bits` bits.
-#[inline]
-fn put_surprise(value: u32, difference: i64, k: u32, bits: u32, w: &mut BitWriter) {
-    let z = zigzag(difference);
-    let v = (z >> k) + 1;
-    let n = v.ilog2();
-    if n >= ESCAPE {
-        return w.put(u64::from(value) << ESCAPE | ((1 << ESCAPE) - 1), ESCAPE + bits);
+pub(crate) fn surprise(code: FieldCode, value: u32, guess: u32) -> u64 {
+    match code {
+        FieldCode::Wrapping { bits } => {
+            // Moved to the top of the word, the difference wraps by itself and has its sign where a word has it.
+            let spare = u32::BITS - bits;
+            zigzag(((value.wrapping_sub(guess) << spare) as i32 >> spare).into())
+        }
+        _ => zigzag(i64::from(value) - i64::from(guess)),
     }
-    let ones = (1u64 << n) - 1;
-    let high = (v & !(1 << n)) << (n + 1);
-    let low = (z & ((1 << k) - 1)) << (2 * n + 1);
-    w.put(low | high | ones, 2 * n + 1 + k);
 }
 
 #[inline]
-fn get_surprise(k: u32, bits: u32, r: &mut BitReader<'_>) -> Result<Surprise, BitError> {
-    let ahead = r.remaining().min(ESCAPE as usize) as u32;
-    let n = r.clone().get(ahead)?.trailing_ones();
-    if n == ESCAPE {
-        r.get(ESCAPE)?;
-        return Ok(Surprise::Absolute(r.get(bits)? as u32));
-    }
-    // Behind the ones comes a zero; if the input ends instead, so does this.
-    r.get(n + 1)?;
-    let high = (1u64 << n) | r.get(n)?;
-    let low = r.get(k)?;
-    Ok(Surprise::Difference(unzigzag((high - 1) << k | low)))
-}
-
-#[inline]
-fn moved(old: u32, by: Surprise, max: u32) -> Result<u32, BitError> {
-    match by {
-        Surprise::Absolute(word) => up_to(word.into(), max),
-        Surprise::Difference(d) => up_to((i64::from(old) + d) as u64, max),
-    }
+fn moved(old: u32, z: u64, max: u32) -> Result<u32, BitError> {
+    up_to((i64::from(old) + unzigzag(z)) as u64, max)
 }
 
 #[inline]
@@ -286,30 +287,48 @@ fn check(good: bool) -> Result<(), BitError> {
 }
 
 impl FieldCode {
-    /// The most bits that the field takes, absolute or as a difference of any age; without what belongs to an option.
+    /// Is a difference of it coded with a table?
+    #[inline]
+    pub(crate) fn has_table(self) -> bool {
+        matches!(self, Self::Number { .. } | Self::Wrapping { .. } | Self::Quat { .. })
+    }
+
+    /// Bits of the absolute form of a field that has a table.
+    pub(crate) fn absolute_bits(self) -> u32 {
+        match self {
+            Self::Number { max, .. } => bits_for(max),
+            Self::Wrapping { bits } => bits,
+            Self::Quat { bits } => 2 + 3 * bits,
+            _ => 0,
+        }
+    }
+
+    /// The table for differences that nothing better is known of; `grow`: how many powers of two larger than usual they may be.
+    pub(crate) fn usual_table(self, grow: u32) -> u8 {
+        let order = match self {
+            Self::Number { order, .. } => order,
+            Self::Wrapping { .. } => WRAPPING_ORDER,
+            _ => QUAT_ORDER,
+        };
+        codes::for_mean(1.5 * (1u64 << (order + grow).min(40)) as f64)
+    }
+
+    /// The most bits that the field takes, absolute or as a difference; without what belongs to an option.
     #[must_use]
     pub fn worst_bits(self) -> usize {
         let bits = match self {
-            Self::Number { max, order } => worst_surprise(2 * u64::from(max), order, bits_for(max)),
+            Self::Number { max, .. } => codes::LONGEST + bits_for(max),
             Self::Wide => 65,
-            Self::Wrapping { bits } => worst_surprise((1 << bits) - 1, WRAPPING_ORDER, bits),
+            Self::Wrapping { bits } => codes::LONGEST + bits,
             Self::Choice { count: ..=2 } | Self::Maybe { .. } => 1,
             Self::Choice { count } => 1 + bits_for(count - 1),
             Self::Float => 33,
-            Self::Quat { bits } => 1 + (2 + 3 * bits).max(3 * worst_surprise(4 * ((1 << (bits - 1)) - 1), QUAT_ORDER, bits)),
+            // three differences of a part: `bits` + 1 bits of z, the highest two of which are in the token
+            Self::Quat { bits } => (codes::LONGEST + 2 + 3 * bits).max(3 * (codes::LONGEST + bits - 1)),
             Self::Text { cap } => 1 + bits_for(cap) + 8 * cap,
             // "Changed", 55 ones, a zero, 55 bits and 8 bits.
             Self::Entity => 120,
         };
         bits as usize
     }
-}
-
-/// The longest code of a difference up to `most` (zigzag), or of the escape; no shorter than the absolute form.
-fn worst_surprise(most: u64, order: u32, bits: u32) -> u32 {
-    let longest = |k: u32| {
-        let n = ((most >> k) + 1).ilog2();
-        if n < ESCAPE { 2 * n + 1 + k } else { (2 * (ESCAPE - 1) + 1 + k).max(ESCAPE + bits) }
-    };
-    (order..=order + AGE_ORDER).map(longest).max().unwrap_or(0).max(bits)
 }

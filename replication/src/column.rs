@@ -33,14 +33,33 @@ pub(crate) type Validator<C> = Box<dyn Fn(Option<&C>, &C, &Write) -> Result<(), 
 /// Takes quantised values, each with its index.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(u32, Result<&[u32], FieldError>);
 /// Blends two samples.
-pub(crate) type Blend<C> = fn(&C, &C, f32) -> C;
+pub(crate) type Blend<C> = std::sync::Arc<dyn Fn(&C, &C, f32) -> C + Send + Sync>;
 
-/// How a component type travels: as itself, or through another type.
-pub(crate) trait Form<C>: Send + Sync + 'static {
+/// How a component type travels, as a value: for types whose fields are known at run time only, such as those of another language.
+/// What is known while compiling is [`Replicate`], which has the same functions without `self`.
+///
+/// Register it with [`SchemaBuilder::component_in`](crate::SchemaBuilder::component_in). One type has one form in a schema, and
+/// two peers understand each other if their forms describe the same layout under the same name, whatever their types are.
+pub trait Form<C>: Send + Sync + 'static {
+    /// The component's own bits, to tell cheaply whether the game touched it.
     type Raw: Copy + PartialEq + Send + Sync + 'static;
+
+    /// Describes the fields, in the order in which the other functions handle them.
     fn layout(&self, l: &mut LayoutBuilder);
+
+    /// The component's own bits. Equal bits quantise equally.
     fn raw(&self, value: &C) -> Self::Raw;
+
+    /// Writes exactly the words that the layout describes.
+    ///
+    /// # Errors
+    /// [`FieldError`] if a value lies outside what its field allows; the words are unspecified then.
     fn quantise(&self, value: &C, out: &mut Quantiser<'_>) -> Result<(), FieldError>;
+
+    /// Makes a value from words that [`quantise`](Self::quantise) wrote or a layout read.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; the component is then withheld.
     fn restore(&self, from: &mut Restorer<'_>) -> Result<C, RestoreError>;
 }
 
@@ -198,7 +217,7 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
     }
 
     fn shadow(&self) -> Box<dyn Shadow> {
-        Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), of: std::marker::PhantomData })
+        Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), fresh: Vec::new(), of: std::marker::PhantomData })
     }
 
     fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, sink: Sink<'_>) {
@@ -283,7 +302,7 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 
     fn copy(&self, snap: &dyn Any) -> Option<Box<dyn Any + Send + Sync>> {
         // components need not be `Clone`; what is blended with itself is itself
-        let (value, blend) = (snap.downcast_ref::<C>()?, self.reader.blend?);
+        let (value, blend) = (snap.downcast_ref::<C>()?, self.reader.blend.as_deref()?);
         Some(Box::new(blend(value, value, 0.0)))
     }
 
@@ -300,6 +319,8 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 struct Raws<C, F: Form<C>> {
     form: std::sync::Arc<F>,
     values: Vec<F::Raw>,
+    /// Those of one block as they are now.
+    fresh: Vec<F::Raw>,
     of: std::marker::PhantomData<fn() -> C>,
 }
 
@@ -314,13 +335,16 @@ impl<C: Component, F: Form<C>> Shadow for Raws<C, F> {
             if range.start >= range.end {
                 break;
             }
-            let mut differs = 0;
-            for (i, (old, new)) in self.values[range.clone()].iter_mut().zip(&column[range]).enumerate() {
-                let new = self.form.raw(new);
-                differs |= u64::from(*old != new) << i;
-                *old = new;
+            // most blocks are as they were, which is found out all at once
+            self.fresh.clear();
+            self.fresh.extend(column[range.clone()].iter().map(|value| self.form.raw(value)));
+            let old = &mut self.values[range];
+            if *old == self.fresh[..] {
+                continue;
             }
-            *word |= differs;
+            let differs = old.iter().zip(&self.fresh).enumerate();
+            *word |= differs.fold(0, |all, (i, (old, new))| all | u64::from(old != new) << i);
+            old.copy_from_slice(&self.fresh);
         }
         for i in known..column.len() {
             bits[i / 64] |= 1 << (i % 64);

@@ -12,12 +12,11 @@ mod playout;
 pub(crate) use guess::Guesses;
 
 use crate::frames::Frame;
-use crate::input::{Input, Source};
+use crate::input::Source;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::policy::Timeline;
 use crate::predict::{Cause, Correction};
-use crate::replicate::Replicate;
 use hecs::World;
 use playout::Playout;
 use tidelock_netcore::limits;
@@ -191,8 +190,7 @@ impl Peer {
             let wrong = ticks.find_map(|tick| Some((tick, line.guesses.differs(frames.sealed(tick)?)?)));
             match wrong {
                 Some((tick, peer)) => self.take_guess_back(world, tick, peer),
-                // one tick can still be run again, to see whether it comes out the same
-                None => self.confirm_line(world, Timeline::Rollback, last.minus(1)),
+                None => self.confirm_line(world, Timeline::Rollback, last),
             }
             let line = &mut self.computed.rollback;
             line.checked = line.checked.max(last);
@@ -230,9 +228,8 @@ impl Peer {
         let (predicted, authoritative) =
             (words(self.computed.rollback.guesses.get(tick)), words(self.frames.as_ref().and_then(|frames| frames.sealed(tick))));
         self.note_rollback_drawn(world);
-        let again = self.try_rollback_again(world, tick);
-        let back = if again { Ok(()) } else { self.rewind_line(world, Timeline::Rollback, tick).map(drop) };
-        self.predictions.effects[Timeline::Rollback as usize].rewound(if again { tick.minus(1) } else { tick });
+        let back = self.rewind_line(world, Timeline::Rollback, tick);
+        self.predictions.effects[Timeline::Rollback as usize].rewound(tick);
         debug_assert!(back.is_ok(), "the line waits before it gets out of reach: {back:?}");
         self.note_correction(Correction {
             cause: Cause::Input(peer),
@@ -286,13 +283,13 @@ impl Peer {
 
     /// A seat's input on a timeline that every peer computes, the same everywhere: whether it arrived or was repeated is not told,
     /// for a guess cannot know it.
-    pub(crate) fn computed_input<I: Replicate + Default>(&self, peer: PeerId) -> Option<Input<I>> {
+    #[expect(clippy::type_complexity, reason = "told to one caller, who names its parts at once")]
+    pub(crate) fn computed_input(&self, peer: PeerId) -> Option<(Option<&[u32]>, Option<&[u32]>, Source)> {
         let frame = self.frame_of_step()?;
-        let of = |words: &[u32]| crate::input::restore::<I>(words).unwrap_or_default();
         let effect = frame.effect(frame.find(peer).ok()?);
         Some(match effect.words {
-            Some((value, before)) => Input { value: of(value), before: of(before), source: Source::Arrived },
-            None => Input { value: I::default(), before: I::default(), source: Source::Absent },
+            Some((value, before)) => (Some(value), Some(before), Source::Arrived),
+            None => (None, None, Source::Absent),
         })
     }
 

@@ -16,16 +16,25 @@ pub(crate) const NO_ROW: u32 = u32::MAX;
 /// Marks a networked entity in the world, and is its name there. Put on and taken off by the framework alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Networked {
-    pub(crate) net: NetId,
-    /// Index into the register.
-    pub(crate) slot: u32,
+    /// Two words of the name, and the index into the register: without a gap, so that columns of marks compare as plain memory.
+    pub(crate) words: [u32; 3],
 }
 
 impl Networked {
+    pub(crate) fn new(net: NetId, slot: u32) -> Self {
+        let [low, high] = net.to_words();
+        Self { words: [low, high, slot] }
+    }
+
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.words[2]
+    }
+
     /// The entity's name in the session.
     #[must_use]
     pub fn id(&self) -> NetId {
-        self.net
+        NetId::from_words(self.words[0], self.words[1])
     }
 }
 
@@ -64,7 +73,7 @@ pub(crate) struct Record {
     pub(crate) kind: usize,
     pub(crate) owners: Owners,
     pub(crate) cut: u8,
-    /// Row in what this peer publishes, or [`NO_ROW`].
+    /// Row in what this peer publishes, or [`NO_ROW`]. Set by [`Entities::set_row`].
     pub(crate) out_row: u32,
     /// Rows in what others publish.
     pub(crate) in_rows: SmallVec<[(PeerId, u32); 2]>,
@@ -116,9 +125,22 @@ impl Record {
     }
 }
 
+/// What capture asks of every entity whose values changed, apart from the rest of its record so that it is near at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) net: NetId,
+    /// As [`Record::out_row`] and [`Record::mine`].
+    pub(crate) row: u32,
+    pub(crate) mine: u64,
+}
+
 #[derive(Default)]
 pub(crate) struct Entities {
     records: Vec<Option<Record>>,
+    /// By slot.
+    routes: Vec<Route>,
+    /// Counts the marks that were put on entities.
+    marked: u64,
     free: Vec<u32>,
     by_net: FxHashMap<NetId, u32>,
     /// Records of which this peer has authority over a part.
@@ -141,6 +163,9 @@ impl Entities {
             self.records.len() as u32 - 1
         });
         let owners = [UNOWNED; crate::policy::OWNER_SLOTS];
+        let route = Route { net, row: NO_ROW, mine: 0 };
+        self.routes.resize(self.records.len(), route);
+        self.routes[slot as usize] = route;
         self.records[slot as usize] = Some(Record {
             net,
             entity,
@@ -163,12 +188,14 @@ impl Entities {
         self.by_net.insert(net, slot);
         self.order.note(net, Some(entity));
         // the caller has just spawned it
-        let _ = world.insert_one(entity, Networked { net, slot });
+        let _ = world.insert_one(entity, Networked::new(net, slot));
+        self.marked += 1;
         slot
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Record> {
         let record = self.records.get_mut(slot as usize)?.take()?;
+        self.routes[slot as usize].row = NO_ROW;
         self.by_net.remove(&record.net);
         self.order.note(record.net, None);
         self.parked -= usize::from(record.parked);
@@ -201,7 +228,27 @@ impl Entities {
         if let Some(record) = self.records.get_mut(slot as usize).and_then(Option::as_mut) {
             self.own = self.own + usize::from(mine != 0) - usize::from(record.mine != 0);
             record.mine = mine;
+            self.routes[slot as usize].mine = mine;
         }
+    }
+
+    /// How often an entity was marked: as long as that stays the same, the same ids in an archetype have the same marks.
+    pub(crate) fn marked(&self) -> u64 {
+        self.marked
+    }
+
+    /// Sets the row of what this peer publishes that carries an entity.
+    pub(crate) fn set_row(&mut self, slot: u32, row: u32) {
+        if let Some(record) = self.records.get_mut(slot as usize).and_then(Option::as_mut) {
+            record.out_row = row;
+            self.routes[slot as usize].row = row;
+        }
+    }
+
+    /// Where the values go of an entity with this mark; `None` if the mark is not ours, or nothing of it is published here.
+    #[inline]
+    pub(crate) fn route(&self, mark: Networked) -> Option<&Route> {
+        self.routes.get(mark.slot() as usize).filter(|route| route.net == mark.id() && route.row != NO_ROW)
     }
 
     /// How many there are of which this peer has authority over a part.
@@ -260,7 +307,8 @@ impl Entities {
         self.set_parked(net, false);
         self.set_entity(net, entity);
         // the caller has just spawned it
-        let _ = world.insert_one(entity, Networked { net, slot });
+        let _ = world.insert_one(entity, Networked::new(net, slot));
+        self.marked += 1;
         // the mark of its timeline went with it, and is put on anew by who knows its policy
         if let Some(record) = self.get_mut(slot) {
             record.simulated = false;
@@ -272,7 +320,7 @@ impl Entities {
     pub(crate) fn slot_at(&self, world: &World, entity: Entity) -> Option<u32> {
         let networked = *world.get::<&Networked>(entity).ok()?;
         // a mark of another session has a name that is not ours
-        (self.get(networked.slot)?.net == networked.net).then_some(networked.slot)
+        (self.get(networked.slot())?.net == networked.id()).then_some(networked.slot())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Record)> {
@@ -292,5 +340,5 @@ impl Entities {
 
 /// Looks names up in the world itself: what the capture of references needs.
 pub(crate) fn name_in(world: &World) -> impl Fn(Entity) -> Option<NetId> + '_ {
-    |entity| world.get::<&Networked>(entity).ok().map(|n| n.net)
+    |entity| world.get::<&Networked>(entity).ok().map(|n| n.id())
 }

@@ -217,7 +217,7 @@ impl Peer {
         entities.clear();
         for &(net, entity) in &list[list.partition_point(|x| x.0 < from)..] {
             let Ok(networked) = world.get::<&Networked>(entity) else { continue };
-            let Some(record) = self.entities.get(networked.slot).filter(|r| r.net == net) else { continue };
+            let Some(record) = self.entities.get(networked.slot()).filter(|r| r.net == net) else { continue };
             if kinds >> record.kind & 1 == 0 {
                 continue;
             }

@@ -168,6 +168,38 @@ impl History {
         self.value(c, row)
     }
 
+    /// The values in force at the end of `tick` of some rows of a block, each put where the row has its place among 64.
+    pub(crate) fn gather(&self, c: usize, block: usize, rows: u64, tick: Tick, into: &mut Vec<u32>) {
+        let stride = self.strides[c];
+        into.resize(BLOCK * stride, 0);
+        let mut left = rows;
+        let at = c * self.blocks + block;
+        for slot in (tick.0 + 1..=self.now.0).map(|t| self.slot(Tick(t))) {
+            if slot.any >> c & 1 == 0 || slot.changed[at] & left == 0 {
+                continue;
+            }
+            let hit = slot.changed[at] & left;
+            left &= !hit;
+            let mut next = slot.head[at];
+            while next != NONE {
+                let segment = &slot.segments[next as usize];
+                let mut from = segment.offset as usize;
+                for bit in crate::block::bits(segment.mask) {
+                    if hit >> bit & 1 != 0 {
+                        into[bit as usize * stride..][..stride].copy_from_slice(&slot.log[from..from + stride]);
+                    }
+                    from += stride;
+                }
+                next = segment.next;
+            }
+        }
+        let first = block * BLOCK * stride;
+        for bit in crate::block::bits(left) {
+            let from = first + bit as usize * stride;
+            into[bit as usize * stride..][..stride].copy_from_slice(&self.columns[c][from..from + stride]);
+        }
+    }
+
     /// Sets a value in the open tick if it differs; says whether it did.
     pub(crate) fn set(&mut self, c: usize, row: usize, words: &[u32], mark: Mark) -> bool {
         if self.value(c, row) == words {

@@ -1,7 +1,10 @@
 //! What one peer receives of what another publishes: a mirror of its rows. Packets are decoded into a temporary; only a packet
 //! that is valid as a whole gets into the mirror, and only such a one is acknowledged.
 
-use crate::block::{Context, Entry, EntryBase, bits};
+use crate::block::{Common, Context, Entry, EntryBase, bits};
+use crate::codings::Codings;
+use crate::forecast::Forecast;
+use crate::guesses::{Guesses, Since};
 use crate::history::{BLOCK, History, Mark};
 use crate::list::{ListHead, ListRow};
 use crate::netid::NetId;
@@ -48,6 +51,8 @@ struct Decoded {
     words: Vec<u32>,
     /// How many they are.
     values: usize,
+    codings: Codings,
+    guesses: Guesses,
 }
 
 pub(crate) struct Incoming {
@@ -73,6 +78,8 @@ pub(crate) struct Incoming {
     components: usize,
     slots: usize,
     rows: usize,
+    /// Session ticks a second.
+    rate: f64,
     /// By row: the send tick of the last binding's end. What was sent up to then counts for nothing.
     ended: Vec<Tick>,
     /// By send tick modulo the ring's length: the send tick, and the session's when something of it was sent first.
@@ -103,11 +110,17 @@ impl Incoming {
             components: schema.components.len(),
             slots: schema.slots,
             rows,
+            rate: 1.0,
             ended: Vec::new(),
             sent_at: vec![(Tick::ZERO, Tick::ZERO); limits::RING],
             arrivals: Arrivals::default(),
             bound: Vec::new(),
         }
+    }
+
+    /// Session ticks a second, known once the session is joined.
+    pub(crate) fn set_rate(&mut self, rate: u32) {
+        self.rate = rate.into();
     }
 
     /// What arrived, for acknowledging.
@@ -187,6 +200,11 @@ impl Incoming {
         header.send_tick > self.mirror.now() || self.mirror.remembers(header.send_tick)
     }
 
+    /// Is a send tick that a packet refers to further back than the ring reaches?
+    fn has_forgotten(&self, tick: Tick, header: &Header) -> bool {
+        header.send_tick.max(self.mirror.now()).since(tick) >= limits::RING as u64
+    }
+
     /// Decodes all entries; `false` if a baseline is older than what is remembered here.
     fn decode(
         &self,
@@ -216,9 +234,37 @@ impl Incoming {
         r: &mut BitReader<'_>,
         into: &mut Decoded,
     ) -> Result<bool, PeerError> {
+        if !r.flag().map_err(malformed("entries"))? {
+            return Ok(true);
+        }
+        let mut codings = std::mem::take(&mut into.codings);
+        let result = self.decode_entries(schema, header, &mut codings, r, into);
+        into.codings = codings;
+        result
+    }
+
+    fn decode_entries(
+        &self,
+        schema: &Inner,
+        header: &Header,
+        codings: &mut Codings,
+        r: &mut BitReader<'_>,
+        into: &mut Decoded,
+    ) -> Result<bool, PeerError> {
+        let components = codings.read(schema, true, r).map_err(malformed("codings"))?;
+        // masks are read against it as well
+        if header.base.is_some_and(|base| self.has_forgotten(base, header)) {
+            return Ok(false);
+        }
+        let common = Common { components, codings, send_tick: header.send_tick };
+        let then = |c: usize, block: u32| {
+            let changed = header.base.map_or(&[][..], |base| self.mirror.changed(c, base));
+            changed.get(block as usize).copied().unwrap_or(0)
+        };
         let mut context = Context::default();
-        while let Some(entry) = Entry::read(&mut context, self.columns, header.send_tick, r).map_err(malformed("entry"))? {
-            if !self.decode_values(schema, header, 0, entry, r, into)? {
+        while let Some(entry) = Entry::read(&mut context, common, then, r).map_err(malformed("entry"))? {
+            let plain = (entry.base == EntryBase::Packet).then_some(&*codings);
+            if !self.decode_values(schema, header, 0, plain, entry, r, into)? {
                 return Ok(false);
             }
         }
@@ -233,7 +279,7 @@ impl Incoming {
             let mut known = Ok(true);
             row.entries(|entry| {
                 if known == Ok(true) {
-                    known = self.decode_values(schema, header, schema.absolute, entry, r, into);
+                    known = self.decode_values(schema, header, schema.absolute, None, entry, r, into);
                 }
             });
             if !known? {
@@ -243,12 +289,14 @@ impl Incoming {
         Ok(true)
     }
 
-    /// Decodes the values of one entry; those of the components in `absolute` have no baseline.
+    /// Decodes the values of one entry; those of the components in `absolute` have no baseline. `plain`: how a plain entry is coded.
+    #[expect(clippy::too_many_arguments, reason = "an entry, where it comes from, and where it goes")]
     fn decode_values(
         &self,
         schema: &Inner,
         header: &Header,
         absolute: u64,
+        plain: Option<&Codings>,
         entry: Entry,
         r: &mut BitReader<'_>,
         into: &mut Decoded,
@@ -257,8 +305,12 @@ impl Incoming {
             EntryBase::Packet => header.base,
             EntryBase::Own(base) => base,
         };
-        let oldest = header.send_tick.max(self.mirror.now());
-        if base.is_some_and(|b| oldest.since(b) >= limits::RING as u64) {
+        let components = entry.masks.iter().fold(0, |all, m| all | 1 << m.0);
+        let seconds = plain.map_or(0.0, |codings| codings.elapsed as f64 / self.rate);
+        let since = base.map(|base| Since { base, send_tick: header.send_tick, seconds });
+        let looks_back = plain.is_some_and(|codings| codings.looks_back(components));
+        let oldest = since.map(|since| if looks_back { since.older() } else { since.base });
+        if oldest.is_some_and(|oldest| self.has_forgotten(oldest, header)) {
             return Ok(false);
         }
         let block = entry.block as usize;
@@ -267,33 +319,37 @@ impl Incoming {
         }
         for &(c, mask) in &entry.masks {
             let c = usize::from(c);
-            let layout = schema.layout(c);
-            into.values += mask.count_ones() as usize;
-            let words = into.words.len() + mask.count_ones() as usize * layout.words();
-            if into.values > limits::PACKET_VALUES || words > limits::PACKET_WORDS {
+            let (layout, count) = (schema.layout(c), mask.count_ones() as usize);
+            let (start, words) = (into.words.len(), layout.words());
+            into.values += count;
+            if into.values > limits::PACKET_VALUES || start + count * words > limits::PACKET_WORDS {
                 return Err(PeerError::OverLimit { what: "what one packet may hold" });
             }
-            let base = base.filter(|_| absolute >> c & 1 == 0);
-            for row in bits(mask) {
-                let row = block * BLOCK + row as usize;
-                let at = into.words.len();
-                into.words.resize(at + layout.words(), 0);
-                let base_words = base.map(|b| self.base_value(c, row, layout.words(), b));
-                let age = base.map_or(0, |b| header.send_tick.since(b));
-                layout.read(base_words, age, r, &mut into.words[at..]).map_err(malformed("value"))?;
+            into.words.resize(start + count * words, 0);
+            let since = since.filter(|_| absolute >> c & 1 == 0);
+            let age = since.map_or(0, |since| header.send_tick.since(since.base));
+            let tables = plain.map_or_else(|| layout.tables(age), |codings| codings.tables(c, layout, age));
+            if let Some(since) = since {
+                let forecast = plain.map_or(Forecast::Still, |codings| codings.components[c].forecast);
+                self.guess(&mut into.guesses, schema, c, block, mask, since, forecast);
+            }
+            for (i, bit) in bits(mask).enumerate() {
+                let guess = since.map(|_| into.guesses.of(bit, words));
+                let value = &mut into.words[start + i * words..][..words];
+                layout.read_with(guess, tables, r, value).map_err(malformed("value"))?;
             }
         }
         into.entries.push(entry);
         Ok(true)
     }
 
-    /// The value that a delta refers to. A row that never arrived has zeros; an honest sender does not refer to them.
-    fn base_value(&self, c: usize, row: usize, words: usize, base: Tick) -> &[u32] {
-        const ZEROS: [u32; 4096] = [0; 4096];
-        if row >= self.have.len() {
-            return &ZEROS[..words];
+    /// The guesses that differences are added to. Rows that never arrived have zeros; an honest sender does not refer to them.
+    #[expect(clippy::too_many_arguments, reason = "which values, and how they are guessed")]
+    fn guess(&self, into: &mut Guesses, schema: &Inner, c: usize, block: usize, rows: u64, since: Since, forecast: Forecast) {
+        if (block + 1) * BLOCK > self.have.len() {
+            return into.make_of_nothing(schema.layout(c).words());
         }
-        if base >= self.mirror.now() { self.mirror.value(c, row) } else { self.mirror.value_at(c, row, base) }
+        into.make(schema, &self.mirror, c, block, rows, since, forecast);
     }
 
     /// Takes a valid packet over.

@@ -17,7 +17,8 @@ mod own;
 pub(crate) use buffer::InputBuffer;
 pub(crate) use exchange::Inputs;
 
-use crate::layout::{Layout, LayoutError};
+use crate::field::{self, Problem};
+use crate::layout::{FieldCode, Layout, LayoutError};
 use crate::replicate::{FieldError, Quantiser, Replicate, Restorer};
 use crate::schema::SchemaMistake;
 use hecs::Entity;
@@ -130,6 +131,17 @@ impl InputEntry {
         Ok(Self { name: name.to_owned(), type_id: TypeId::of::<I>(), layout, default, is_valid, guess: None })
     }
 
+    /// See [`SchemaBuilder::input_words`](crate::SchemaBuilder::input_words).
+    pub(crate) fn of_words(name: &str, layout: Layout, default: Vec<u32>) -> Result<Self, SchemaMistake> {
+        if layout.has_entities() {
+            return Err(SchemaMistake::InputNamesEntity(name.to_owned()));
+        }
+        fit(&layout, &default).map_err(|error| SchemaMistake::InputDefault { name: name.to_owned(), error })?;
+        let type_id = TypeId::of::<InputWords>();
+        // what a layout has read is an input: there is nothing else that it could be made into
+        Ok(Self { name: name.to_owned(), type_id, layout, default, is_valid: |_| true, guess: None })
+    }
+
     /// See [`SchemaBuilder::guess_input`](crate::SchemaBuilder::guess_input).
     pub(crate) fn guess_with<I: Replicate + Default>(&mut self, guess: impl Fn(&I) -> I + Send + Sync + 'static) {
         self.guess = Some(Box::new(move |words| {
@@ -145,6 +157,43 @@ impl InputEntry {
     pub(crate) fn digest(&self) -> u64 {
         self.layout.digest(&self.name)
     }
+}
+
+/// Stands for the type of an input that has none.
+pub(crate) struct InputWords;
+
+/// Are they words that a reader of that layout could have read?
+pub(crate) fn fit(layout: &Layout, words: &[u32]) -> Result<(), FieldError> {
+    let outside = |value: usize, min: usize, max: usize| field::out_of_range(value as f64, min as f64, max as f64);
+    if words.len() != layout.words() {
+        let problem = outside(words.len(), layout.words(), layout.words());
+        return Err(FieldError { field: "number of words".into(), problem });
+    }
+    let mut at = 0;
+    for field in layout.fields() {
+        let here = &words[at..at + field.code.words()];
+        at += here.len();
+        let up_to = |max: u32| if here[0] <= max { Ok(()) } else { Err(outside(here[0] as usize, 0, max as usize)) };
+        let result = match field.code {
+            FieldCode::Number { max, .. } => up_to(max),
+            FieldCode::Choice { count } => up_to(count - 1),
+            FieldCode::Wrapping { bits } => up_to((1 << bits) - 1),
+            FieldCode::Maybe { .. } => up_to(1),
+            FieldCode::Float if !field::float_is_canonical(here[0]) => Err(Problem::NotFinite),
+            FieldCode::Quat { bits } if !field::quat_is_canonical([here[0], here[1], here[2], here[3]], bits) => {
+                Err(Problem::ZeroRotation)
+            }
+            FieldCode::Text { cap } => {
+                let bytes: Vec<u8> = here[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
+                let text = bytes.split_at_checked(here[0] as usize).filter(|(_, rest)| rest.iter().all(|b| *b == 0));
+                let is_text = text.is_some_and(|(text, _)| text.len() <= cap as usize && std::str::from_utf8(text).is_ok());
+                if is_text { Ok(()) } else { Err(Problem::TooLong { len: here[0] as usize, cap }) }
+            }
+            _ => Ok(()),
+        };
+        result.map_err(|problem| FieldError { field: field.name.clone().into(), problem })?;
+    }
+    Ok(())
 }
 
 /// The words of an input, which names no entities.

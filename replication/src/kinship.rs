@@ -110,7 +110,7 @@ fn compare(rows: &mut Vec<(NetId, u32)>, archetype: &Archetype, changed: &[u64],
     rows.truncate(len);
     let Some(marks) = marks else { return };
     for (i, mark) in marks.iter().enumerate() {
-        let now = (mark.net, mark.slot);
+        let now = (mark.id(), mark.slot());
         match rows.get_mut(i) {
             Some(row) if *row == now => {}
             Some(row) => {

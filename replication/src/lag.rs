@@ -275,7 +275,7 @@ impl<C> Question<'_, C> {
         let moment = self.moment.earlier(self.lag(row));
         let (before, after) = history.bracket_since(self.c, row, moment.tick, self.from);
         let before = before?;
-        let (Some(after), Some(blend)) = (after, self.reader.blend) else { return self.value(before.words) };
+        let (Some(after), Some(blend)) = (after, &self.reader.blend) else { return self.value(before.words) };
         let end = after.tick?;
         let start = self.start(row, before, end);
         if moment.since(start) <= 0.0 || reshaped && self.peer.jumps(history, row, start, end) {

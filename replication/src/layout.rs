@@ -8,23 +8,23 @@
 //! **base** (the value the receiver had) and its **age** (in ticks) are known from around the value.
 //!
 //! `B(m)` is the number of bits of m: 0 for m = 0, else ⌊log₂ m⌋ + 1. A field without a base is **absolute**, one with a base is
-//! a **difference**:
+//! a **difference** to the base, or to a [guess](crate::forecast) that was made from it:
 //!
 //! | field | words | absolute | difference |
 //! |---|---|---|---|
-//! | `Number { max, order }` | x in `0..=max` | x in B(max) bits | `S(x − base, order, x, B(max))` |
+//! | `Number { max, order }` | x in `0..=max` | x in B(max) bits | `S(x − base)` |
 //! | `Wide` | low, high | 64 bits | changed? |
-//! | `Wrapping { bits }` | x in `0..2^bits` | x in `bits` bits | `S(d, 4, x, bits)`, where d ≡ x − base (mod 2^bits) and −2^(bits−1) ≤ d < 2^(bits−1) |
+//! | `Wrapping { bits }` | x in `0..2^bits` | x in `bits` bits | `S(d)`, where d ≡ x − base (mod 2^bits) and −2^(bits−1) ≤ d < 2^(bits−1) |
 //! | `Choice { count }`, count ≤ 2 | x in `0..count` | x in B(count − 1) bits | absolute |
 //! | `Choice { count }`, count > 2 | x in `0..count` | x in B(count − 1) bits | changed? |
 //! | `Float` | the bits of the `f32` | 32 bits | changed? |
-//! | `Quat { bits }` | l in `0..4`; a, b, c in `0..=2h` | l in 2 bits, then a, b, c in `bits` bits each | 1 and then for each of a, b, c: `S(a − base, 3, a, bits)`, if l is that of the base; else 0 and then absolute |
+//! | `Quat { bits }` | l in `0..4`; a, b, c in `0..=2h` | l in 2 bits, then a, b, c in `bits` bits each | if l is that of the base: `S(a − base)`, the same for b and c; else, or if one of these has no token: the token 72, then absolute |
 //! | `Text { cap }` | length, bytes | length in B(cap) bits, then 8 bits a byte | changed? |
 //! | `Entity` | low, high | `G(name, 8)` | changed? |
 //! | `Maybe { fields }` | 0 or 1 | 1 bit | 1 bit |
 //!
 //! **changed?** is 1 and nothing else if all words are those of the base, else 0 and then the absolute form. (Mind the sense:
-//! 1 means *the same*, here and at `Quat`.)
+//! 1 means *the same*.)
 //!
 //! **`Maybe`**: if the bit is 0, the next `fields` entries are not written at all and all their words are zero; this includes
 //! options among them and what belongs to those. If it is 1 and there is a base in which it was 0, these entries are absolute;
@@ -33,15 +33,16 @@
 //! **`G(v, k)`**, Exp-Golomb of order k: let q = ⌊v / 2^k⌋ + 1 and n = ⌊log₂ q⌋. Then n ones, a zero, q − 2^n in n bits,
 //! v mod 2^k in k bits. In `Entity`, n is at most 55: names from 2^64 − 256 on have no code.
 //!
-//! **`S(d, order, x, bits)`**, a signed difference with an escape: let k = order + min(⌊log₂ max(age, 1)⌋, 4), and v = 2d for
-//! d ≥ 0 or −2d − 1 for d < 0 (zigzag). With q and n as in G: if n < 12, `G(v, k)`; else 12 ones (and no zero), then x itself in
-//! `bits` bits. A reader that finds 12 ones has found the escape.
+//! **`S(d)`**, a signed difference: with z = 2d for d ≥ 0 or −2d − 1 for d < 0, the token of z and its bits, in one of the
+//! [tables](crate::codes); where z has no token, the token 72 and then x itself in its absolute form. Which table, is said around
+//! the value, or follows from the field: with o = `order` for a `Number`, 4 for a `Wrapping`, 3 for a `Quat`, and
+//! m = 1.5 · 2^(o + min(⌊log₂ max(age, 1)⌋, 4)), the exponential table i with the largest i for which m > 0.15 · 1.6^(i − ½), or 0.
 //!
 //! # What a reader refuses
 //!
 //! Input that ends early, and:
 //!
-//! * a `Number` outside `0..=max` or a `Choice` outside `0..count`, absolute, escaped or after adding the difference
+//! * a `Number` outside `0..=max` or a `Choice` outside `0..count`, absolute or after adding the difference
 //!   (a `Wrapping` wraps instead);
 //! * a `Float` that is NaN, infinite or −0.0 (the word 0x8000_0000);
 //! * a `Text` longer than `cap` or not UTF-8;
@@ -50,7 +51,8 @@
 //!   in `0..=2h`, and L ≥ p² for those of the three that stand after the largest, L ≥ p² + |p| for those before it (the first l
 //!   of the three).
 //!
-//! A longer code than needed (an escape for a small difference, "changed" to the same) is accepted: it means the same.
+//! A token 72 within a `Quat`, after its first part, is refused. A longer code than needed (the token 72 for a small difference,
+//! "changed" to the same) is accepted: it means the same.
 //!
 //! # What the words mean
 //!
@@ -224,10 +226,15 @@ pub enum LayoutError {
 pub struct Layout {
     fields: Vec<Field>,
     pub(crate) codes: Vec<FieldCode>,
+    /// By powers of two of a base's age: the usual table of each field that has one.
+    pub(crate) tables: [Vec<u8>; AGE_ORDERS],
     words: usize,
     worst_bits: usize,
     entities: bool,
 }
+
+/// The age of a baseline is taken to make differences larger by at most so many powers of two, less one.
+pub(crate) const AGE_ORDERS: usize = 5;
 
 impl Layout {
     /// The layout of a component type.
@@ -473,7 +480,9 @@ impl LayoutBuilder {
         }
         let words = codes.iter().map(|c| c.words()).sum();
         let entities = codes.contains(&FieldCode::Entity);
-        Ok(Layout { fields, codes, words, worst_bits, entities })
+        let coded = || codes.iter().filter(|c| c.has_table());
+        let tables = std::array::from_fn(|grow| coded().map(|c| c.usual_table(grow as u32)).collect());
+        Ok(Layout { fields, tables, codes, words, worst_bits, entities })
     }
 }
 

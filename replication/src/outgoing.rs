@@ -1,147 +1,31 @@
 //! From what is pending to packets: rows in blocks, each value encoded once per tick and baseline and copied into every packet
 //! that needs it.
 
-use crate::block::{Context, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
+mod cache;
+
+pub(crate) use cache::BitCache;
+
+use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
+use crate::forecast::Forecast;
 use crate::history::BLOCK;
 use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::schema::Inner;
 use crate::subscriber::{Carried, NEVER, Subscriber};
+use crate::tuner::{Tuner, older};
 use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::limits;
 use tidelock_netcore::packet::PacketKind;
 use tidelock_netcore::tick::Tick;
 
-/// The encoded values of one tick, by baseline. Bits depend on (component, row, base, now) alone, so they are the same for every
-/// peer with that baseline.
-#[derive(Default)]
-pub(crate) struct BitCache {
-    sets: Vec<Set>,
-    live: usize,
-    arena: BitWriter,
-    /// By block: the entry that was written last, whole. Peers alike are sent the same entries in the same order.
-    entries: Vec<Whole>,
-    tick: u64,
-}
-
-/// An entry as it was written, its values included.
-#[derive(Clone, Default)]
-struct Whole {
-    /// [`BitCache::tick`] when it was written.
-    tick: u64,
-    entry: Entry,
-    /// What the packet's baseline was.
-    base: Tick,
-    before: Context,
-    after: Context,
-    /// Where in the arena, and how many bits.
-    at: (usize, usize),
-    /// Bits of its values by component, in the order of the masks.
-    bits: SmallVec<[u32; 8]>,
-}
-
-struct Set {
-    base: Option<Tick>,
-    /// By component, then block.
-    have: Vec<u64>,
-    /// By component, then row: where in the arena, and how many bits.
-    at: Vec<Vec<(u32, u16)>>,
-}
-
-impl BitCache {
-    /// A new tick: nothing is encoded yet.
-    pub(crate) fn clear(&mut self) {
-        self.live = 0;
-        self.arena.clear();
-        self.tick += 1;
-    }
-
-    /// The same entry after the same one, if it was written in this tick.
-    fn whole(&self, entry: &Entry, base: Tick, context: &Context) -> Option<&Whole> {
-        let whole = self.entries.get(entry.block as usize)?;
-        let same = whole.tick == self.tick && whole.base == base && whole.before == *context && whole.entry == *entry;
-        same.then_some(whole)
-    }
-
-    /// Keeps an entry that was written to `w` from bit `start` on.
-    #[expect(clippy::too_many_arguments, reason = "an entry, what it stands between, and where it was written")]
-    fn keep(&mut self, entry: &Entry, base: Tick, before: Context, after: Context, bits: &[u32], w: &BitWriter, start: usize) {
-        let block = entry.block as usize;
-        if self.entries.len() <= block {
-            self.entries.resize_with(block + 1, Whole::default);
-        }
-        let at = (self.arena.len(), w.len() - start);
-        self.arena.append(w, start, at.1);
-        let whole = &mut self.entries[block];
-        let Entry { block, base: own, sample_age, rested, .. } = *entry;
-        whole.bits.clear();
-        whole.bits.extend_from_slice(bits);
-        whole.entry.masks.clear();
-        whole.entry.masks.extend_from_slice(&entry.masks);
-        (whole.entry.block, whole.entry.base, whole.entry.sample_age, whole.entry.rested) = (block, own, sample_age, rested);
-        (whole.tick, whole.base, whole.before, whole.after, whole.at) = (self.tick, base, before, after, at);
-    }
-
-    fn set(&mut self, base: Option<Tick>, publisher: &Publisher) -> usize {
-        if let Some(i) = self.sets[..self.live].iter().position(|s| s.base == base) {
-            return i;
-        }
-        let (columns, blocks) = (publisher.history.components(), publisher.block_count());
-        if self.live == self.sets.len() {
-            self.sets.push(Set { base, have: Vec::new(), at: vec![Vec::new(); columns] });
-        }
-        let set = &mut self.sets[self.live];
-        set.base = base;
-        set.have.clear();
-        set.have.resize(columns * blocks, 0);
-        self.live += 1;
-        self.live - 1
-    }
-
-    /// Encodes what is missing of some rows of a component.
-    fn encode(&mut self, set: usize, schema: &Inner, publisher: &Publisher, c: usize, block: usize, mask: u64) {
-        let history = &publisher.history;
-        let set = &mut self.sets[set];
-        let have = &mut set.have[c * publisher.block_count() + block];
-        let missing = mask & !*have;
-        *have |= mask;
-        if missing == 0 {
-            return;
-        }
-        let at = &mut set.at[c];
-        if at.len() < publisher.row_count() {
-            at.resize(publisher.row_count(), (0, 0));
-        }
-        let layout = schema.layout(c);
-        let age = set.base.map_or(0, |b| history.now().since(b));
-        for row in bits(missing) {
-            let row = block * BLOCK + row as usize;
-            let start = self.arena.len();
-            let base = set.base.map(|tick| history.value_at(c, row, tick));
-            layout.write(history.value(c, row), base, age, &mut self.arena);
-            at[row] = (start as u32, (self.arena.len() - start) as u16);
-        }
-    }
-
-    /// Says how many bits that were.
-    fn copy(&self, set: usize, c: usize, block: usize, mask: u64, w: &mut BitWriter) -> u32 {
-        let at = &self.sets[set].at[c];
-        let first = w.len();
-        for row in bits(mask) {
-            let (start, len) = at[block * BLOCK + row as usize];
-            w.append(&self.arena, start as usize, len as usize);
-        }
-        (w.len() - first) as u32
-    }
-}
-
 /// Builds the packets of one peer's send.
 pub(crate) struct Assembler<'a> {
     pub(crate) schema: &'a Inner,
     pub(crate) publisher: &'a Publisher,
     pub(crate) cache: &'a mut BitCache,
+    pub(crate) tuner: &'a mut Tuner,
     /// The session's tick: what the values are sampled at.
     pub(crate) tick: Tick,
     /// What this peer's own values are sampled at: the tick of the last capture.
@@ -169,9 +53,25 @@ pub(crate) struct Scratch {
     interpolated: Vec<usize>,
     /// Bits of the last entry's values by component, in the order of its masks.
     bits: SmallVec<[u32; 8]>,
+    /// Which components occur in the packets, and where what is encoded for plain entries is.
+    components: u64,
+    set: usize,
+    /// The peer has the presence of all that it knows of.
+    confirmed: bool,
+    /// The peer is told the same as others of its baseline: its next packet is this one of theirs; `None` once it is not.
+    cohort: Option<usize>,
+    /// Of the block that is grouped: rows that the peer cannot guess.
+    blind: u64,
+    /// The send that guesses from the last motion go back to, if any does.
+    older: Option<Tick>,
     /// What was sent to the peer whose packets are made.
     tally: Tally,
+    /// The same before the packet in the making.
+    before: Tally,
 }
+
+/// So many bits headers of one send may differ by.
+const HEADERS_DIFFER: usize = 64;
 
 /// The packet in the making: what follows its header, the whole, and the whole as bytes.
 #[derive(Default)]
@@ -229,6 +129,8 @@ pub(crate) struct Body {
     pub(crate) carried: Vec<Carried>,
     /// Nothing that is pending was left out.
     pub(crate) all: bool,
+    /// And nothing beside it was put in, here or in an earlier packet of the send.
+    pub(crate) whole: bool,
 }
 
 impl Assembler<'_> {
@@ -242,12 +144,41 @@ impl Assembler<'_> {
         self.scratch.interpolated.clear();
         let interpolated = self.schema.components.iter().enumerate().filter(|(_, c)| c.interpolate).map(|(i, _)| i + 1);
         self.scratch.interpolated.extend(interpolated);
+        self.scratch.components = subscriber.pending_components(self.publisher);
+        let elapsed = self.publisher.elapsed(self.base);
+        self.scratch.set = self.cache.plain_set(self.base, elapsed, self.schema, self.publisher, self.tuner);
+        self.scratch.confirmed = self.scratch.components & 1 == 0;
+        let looks_back = self.cache.sets[self.scratch.set].codings.looks_back(self.scratch.components);
+        let now = self.publisher.history.now();
+        self.scratch.older = looks_back.then(|| older(self.publisher.history.now(), self.base)).flatten();
+        let even = self.shared && self.scratch.confirmed && subscriber.is_even(now, self.scratch.older);
+        self.scratch.cohort = (even && self.sees_velocities(subscriber)).then_some(0);
+        let of = (self.base, self.scratch.components);
+        if even && self.cache.cohort.of != Some(of) {
+            self.cache.cohort.begin(of);
+        }
     }
 
     /// Fills `scratch.body` with entries of up to `limit` bits, the closing 0 bit included, and clears what it took from what is
     /// pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.clear();
+        if let Some(body) = self.fill_alike(subscriber, limit) {
+            return body;
+        }
+        // headers differ by some bits; what one peer is sent should fit the others
+        let limit = if self.scratch.cohort.is_some() { limit.saturating_sub(HEADERS_DIFFER) } else { limit };
+        let mut before = std::mem::take(&mut self.scratch.before);
+        before.clone_from(&subscriber.tally);
+        let body = self.fill_anew(subscriber, limit);
+        self.keep_alike(&body, &before, &subscriber.tally);
+        self.scratch.before = before;
+        body
+    }
+
+    fn fill_anew(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
+        self.scratch.body.flag(true);
+        self.cache.sets[self.scratch.set].codings.write(self.scratch.components, true, &mut self.scratch.body);
         (self.scratch.words, self.scratch.values) = (0, 0);
         self.scratch.tally = std::mem::take(&mut subscriber.tally);
         self.scratch.tally.fit(self.schema.columns(), self.schema.kinds.len());
@@ -257,6 +188,15 @@ impl Assembler<'_> {
         let mut full = false;
         while let Some(&(since, block)) = self.scratch.order.last() {
             let block = block as usize;
+            if subscriber.since[block] == NEVER {
+                // it went in a packet that others were sent
+                self.scratch.order.pop();
+                continue;
+            }
+            if self.put_whole(subscriber, since, block, limit, &mut context, &mut carried) {
+                self.scratch.order.pop();
+                continue;
+            }
             self.group(subscriber, block);
             let from = carried.len();
             let mut groups = std::mem::take(&mut self.scratch.groups);
@@ -273,11 +213,100 @@ impl Assembler<'_> {
             }
             self.scratch.order.pop();
         }
-        self.scratch.body.flag(false);
+        self.scratch.body.put(END, 2);
         let values = self.scratch.tally.components.iter().sum::<u64>() - counted;
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
-        Body { carried, all: !full }
+        Body { carried, all: !full, whole: !full && self.scratch.confirmed }
+    }
+
+    /// Is the peer told the velocities that guesses of what is pending are made from?
+    fn sees_velocities(&self, subscriber: &Subscriber) -> bool {
+        let codings = &self.cache.sets[self.scratch.set].codings;
+        bits(self.scratch.components).map(|c| c as usize).all(|c| {
+            let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
+            let unseen = |block: usize, source: usize| {
+                self.publisher.ever_rows(source, block) & !subscriber.wanted(source, block) & subscriber.pending(c, block)
+            };
+            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| unseen(block, v.source) == 0))
+        })
+    }
+
+    /// Fills `scratch.body` with the packet that others were sent, if this peer is told the same and there is one that fits.
+    fn fill_alike(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
+        let index = self.scratch.cohort?;
+        let packet = self.cache.cohort.packet(index).filter(|packet| packet.at.1 < limit)?;
+        self.scratch.cohort = Some(index + 1);
+        self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
+        subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
+        subscriber.tally.add(&packet.tally);
+        let mut carried = subscriber.carrier();
+        carried.extend_from_slice(&packet.carried);
+        subscriber.clear_pending(&carried);
+        Some(Body { carried, all: packet.all, whole: packet.all })
+    }
+
+    /// Keeps a packet for the others who are told the same; `before`: the tally before it.
+    fn keep_alike(&mut self, body: &Body, before: &Tally, after: &Tally) {
+        let Some(index) = self.scratch.cohort else { return };
+        // who could not take a packet as it was goes on alone
+        let next = self.cache.cohort.packet(index).is_none()
+            && (index == 0 || self.cache.cohort.packet(index - 1).is_some_and(|p| !p.all));
+        self.scratch.cohort = next.then_some(index + 1);
+        if !next || body.carried.is_empty() {
+            return;
+        }
+        let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
+        self.cache.arena.append(&self.scratch.body, 0, len);
+        let packet = self.cache.cohort.push();
+        (packet.at, packet.all) = ((start, len), body.all);
+        packet.carried.clear();
+        packet.carried.extend_from_slice(&body.carried);
+        packet.tally.set_difference(before, after);
+    }
+
+    /// Puts a block in as it was written for another peer, if it is told the very same.
+    fn put_whole(
+        &mut self,
+        subscriber: &mut Subscriber,
+        since: Tick,
+        block: usize,
+        limit: usize,
+        context: &mut Context,
+        carried: &mut Vec<Carried>,
+    ) -> bool {
+        let Some(whole) = self.cache.entries.get(block) else { return false };
+        let (entry, at) = (&whole.entry, whole.at);
+        let alike = whole.tick == self.cache.tick && whole.base == self.base && whole.components == self.scratch.components;
+        let plain = entry.base == EntryBase::Packet && entry.sample_age == self.own_age();
+        let same = alike && whole.before == *context && plain && whole.fresh == (since == self.tick);
+        if !same || entry.guessed != subscriber.is_exact(block, self.base) {
+            return false;
+        }
+        let rows = entry.masks.iter().fold(0, |rows, m| rows | m.1);
+        let pends = subscriber.pends(block, self.scratch.components, &entry.masks);
+        let introduced = !self.scratch.confirmed && subscriber.unconfirmed_presence(block, self.publisher) & rows != 0;
+        if !pends || introduced || self.publisher.remote_rows(block) & rows != 0 {
+            return false;
+        }
+        let stale = || entry.masks.iter().any(|m| subscriber.stale(usize::from(m.0), block) & m.1 != 0);
+        if subscriber.has_stale() && stale() || self.blind(subscriber, block, &entry.masks) != 0 {
+            return false;
+        }
+        let (words, values) = (self.scratch.words + whole.weight.0, self.scratch.values + whole.weight.1);
+        if self.scratch.body.len() + at.1 >= limit || words > limits::PACKET_WORDS || values > limits::PACKET_VALUES {
+            return false;
+        }
+        (self.scratch.words, self.scratch.values) = (words, values);
+        self.scratch.body.append(&self.cache.arena, at.0, at.1);
+        *context = whole.after;
+        for (&(component, mask), &bits) in entry.masks.iter().zip(&whole.bits) {
+            carried.push(Carried { block: block as u32, component, mask, since });
+            self.scratch.tally.components[usize::from(component)] += u64::from(bits);
+            self.scratch.tally.kinds[whole.kind] += u64::from(bits);
+        }
+        subscriber.take_block(block, self.scratch.components);
+        true
     }
 
     /// Puts an entry in, or as many of its rows as fit; says whether all did.
@@ -318,13 +347,18 @@ impl Assembler<'_> {
 
     /// Counts what an entry that is in takes.
     fn count(&mut self, entry: &Entry) {
+        let kind = self.kind(entry);
         let Scratch { tally, bits, .. } = &mut *self.scratch;
-        let first = entry.masks.iter().fold(0, |rows, m| rows | m.1).trailing_zeros() as usize;
-        let kind = self.publisher.kind(entry.block as usize * BLOCK + first);
         for (&(c, _), bits) in entry.masks.iter().zip(bits.iter()) {
             tally.components[usize::from(c)] += u64::from(*bits);
             tally.kinds[kind] += u64::from(*bits);
         }
+    }
+
+    /// The kind of an entry's first row: blocks are given out by kind.
+    fn kind(&self, entry: &Entry) -> usize {
+        let first = entry.masks.iter().fold(0, |rows, m| rows | m.1).trailing_zeros() as usize;
+        self.publisher.kind(entry.block as usize * BLOCK + first)
     }
 
     /// What an entry makes its receiver keep for a moment: words and values.
@@ -340,19 +374,22 @@ impl Assembler<'_> {
         let plain = entry.base == EntryBase::Packet;
         entry.rested = if plain && since == self.tick { self.rested(entry.block as usize, &entry.masks) } else { 0 };
         let (start, before) = (self.scratch.body.len(), *context);
-        if let Some(whole) = self.cache.whole(entry, self.base, context) {
+        let components = self.scratch.components;
+        if let Some(whole) = self.cache.whole(entry, self.base, components, context) {
             self.scratch.body.append(&self.cache.arena, whole.at.0, whole.at.1);
             *context = whole.after;
             self.scratch.bits.clone_from(&whole.bits);
             return;
         }
-        entry.write(context, self.schema.columns(), self.publisher.history.now(), &mut self.scratch.body);
-        let base = match entry.base {
-            EntryBase::Packet => Some(self.base),
-            EntryBase::Own(base) => base,
+        let (history, block) = (&self.publisher.history, entry.block as usize);
+        let codings = &self.cache.sets[self.scratch.set].codings;
+        let common = Common { components, codings, send_tick: history.now() };
+        let then = |c: usize| history.changed(c, self.base).get(block).copied().unwrap_or(0);
+        entry.write(context, common, then, &mut self.scratch.body);
+        let set = match entry.base {
+            EntryBase::Packet => self.scratch.set,
+            EntryBase::Own(base) => self.cache.set(base, false, self.publisher).0,
         };
-        let set = self.cache.set(base, self.publisher);
-        let block = entry.block as usize;
         self.scratch.bits.clear();
         for &(c, mask) in &entry.masks {
             let c = usize::from(c);
@@ -361,7 +398,11 @@ impl Assembler<'_> {
             self.scratch.bits.push(bits);
         }
         if self.shared {
-            self.cache.keep(entry, self.base, before, *context, &self.scratch.bits, &self.scratch.body, start);
+            let body = &self.scratch.body;
+            self.cache.keep(entry, self.base, components, before, *context, &self.scratch.bits, body, start);
+            let (weight, kind) = (self.weigh(entry), self.kind(entry));
+            let whole = &mut self.cache.entries[block];
+            (whole.weight, whole.kind, whole.fresh) = (weight, kind, since == self.tick);
         }
     }
 
@@ -383,29 +424,77 @@ impl Assembler<'_> {
             _ => {}
         }
         let stale = pending.iter().fold(0, |rows, m| rows | subscriber.stale(usize::from(m.0), block) & m.1);
-        let special = (stale | self.publisher.remote_rows(block)) & rows;
+        self.scratch.blind = self.blind(subscriber, block, &pending);
+        let special = (stale | self.scratch.blind | self.publisher.remote_rows(block)) & rows;
+        let guessed = subscriber.is_exact(block, self.base);
         self.scratch.groups.clear();
         let (number, own_age) = (block as u32, self.own_age());
+        let plain = Entry { block: number, sample_age: own_age, guessed, ..Entry::default() };
         if special == 0 {
-            self.scratch.groups.push(Entry { block: number, sample_age: own_age, masks: pending, ..Entry::default() });
+            self.scratch.groups.push(Entry { masks: pending, ..plain });
             return;
         }
-        let plain: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
-        if !plain.is_empty() {
-            self.scratch.groups.push(Entry { block: number, sample_age: own_age, masks: plain, ..Entry::default() });
+        let masks: Masks = pending.iter().map(|m| (m.0, m.1 & !special)).filter(|m| m.1 != 0).collect();
+        if !masks.is_empty() {
+            self.scratch.groups.push(Entry { masks, ..plain.clone() });
         }
-        for row in bits(special) {
-            self.group_row(subscriber, block, row, stale >> row & 1 != 0, &pending);
+        self.group_special(subscriber, block, special, stale, plain, &pending);
+    }
+
+    /// Rows that are stale, that the peer cannot guess, or that came from others: by baseline and sample age.
+    fn group_special(&mut self, subscriber: &Subscriber, block: usize, special: u64, stale: u64, plain: Entry, pending: &Masks) {
+        let (remote, now) = (self.publisher.remote_rows(block), self.publisher.history.now());
+        let mut groups = SmallVec::<[(EntryBase, u64); 8]>::new();
+        for bit in bits(special) {
+            let row = block * BLOCK + bit as usize;
+            let base = match () {
+                () if stale >> bit & 1 != 0 => EntryBase::Own(subscriber.row_base(row, now)),
+                () if self.scratch.blind >> bit & 1 != 0 => EntryBase::Own(Some(self.base)),
+                () => EntryBase::Packet,
+            };
+            if remote >> bit & 1 != 0 {
+                self.group_row(block, bit, base, plain.guessed, pending);
+                continue;
+            }
+            match groups.iter_mut().find(|group| group.0 == base) {
+                Some(group) => group.1 |= 1 << bit,
+                None => groups.push((base, 1 << bit)),
+            }
         }
+        for (base, rows) in groups {
+            let masks = pending.iter().map(|m| (m.0, m.1 & rows)).filter(|m| m.1 != 0).collect();
+            self.scratch.groups.push(Entry { base, masks, guessed: false, ..plain.clone() });
+        }
+    }
+
+    /// Rows of which the peer lacks what a guess is made from.
+    fn blind(&self, subscriber: &Subscriber, block: usize, pending: &Masks) -> u64 {
+        let codings = &self.cache.sets[self.scratch.set].codings;
+        let mut blind = 0;
+        for &(c, rows) in pending {
+            let c = usize::from(c);
+            match (codings.components[c].forecast, self.schema.velocity(c), self.scratch.older) {
+                (Forecast::Motion, _, Some(older)) if subscriber.knew(c, block, older) => {
+                    blind |= self.publisher.fresher(block, rows, older);
+                }
+                (Forecast::Motion, ..) => blind |= rows,
+                (Forecast::Velocity, Some(velocity), _) => {
+                    let source = velocity.source;
+                    let has = self.publisher.ever_rows(source, block) & subscriber.wanted(source, block);
+                    blind |= rows & (!has | subscriber.stale(source, block));
+                }
+                _ => {}
+            }
+        }
+        blind
     }
 
     fn own_age(&self) -> u64 {
         self.tick.since(self.captured).min(SAMPLE_AGE)
     }
 
-    fn group_row(&mut self, subscriber: &Subscriber, block: usize, bit: u32, stale: bool, pending: &Masks) {
-        let row = block * BLOCK + bit as usize;
-        let base = if stale { EntryBase::Own(subscriber.row_base(row, self.publisher.history.now())) } else { EntryBase::Packet };
+    fn group_row(&mut self, block: usize, bit: u32, base: EntryBase, guessed: bool, pending: &Masks) {
+        let (row, guessed) = (block * BLOCK + bit as usize, guessed && base == EntryBase::Packet);
         let mut presence_age = None;
         // presence goes with the first of the row's other components: a teleport and its mark share an entry
         for &(c, _) in pending.iter().rev().filter(|m| m.1 >> bit & 1 != 0) {
@@ -415,17 +504,18 @@ impl Assembler<'_> {
             };
             let age = if c == 0 { presence_age.unwrap_or(age) } else { age };
             presence_age = Some(age);
-            self.join_group(block as u32, base, age, c, 1 << bit);
+            let like = Entry { block: block as u32, base, sample_age: age, guessed, ..Entry::default() };
+            self.join_group(like, c, 1 << bit);
         }
     }
 
-    fn join_group(&mut self, block: u32, base: EntryBase, sample_age: u64, c: u8, bit: u64) {
+    fn join_group(&mut self, like: Entry, c: u8, bit: u64) {
         let groups = &mut self.scratch.groups;
-        let found = groups.iter().position(|g| g.base == base && g.sample_age == sample_age);
+        let found = groups.iter().position(|g| g.base == like.base && g.sample_age == like.sample_age);
         let group = match found {
             Some(i) => &mut groups[i],
             None => {
-                groups.push(Entry { block, base, sample_age, ..Entry::default() });
+                groups.push(like);
                 groups.last_mut().expect("it was just pushed")
             }
         };

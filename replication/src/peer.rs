@@ -31,6 +31,7 @@ use crate::schema::{Inner, Schema};
 use crate::strays::Strays;
 use crate::subscriber::StreamStats;
 use crate::ticks::Ticks;
+use crate::tuner::Tuner;
 use crate::values::ValueCache;
 use crate::why::Refused;
 use hecs::{Component, Entity, World};
@@ -62,6 +63,7 @@ pub struct Peer {
     pub(crate) publisher: Publisher,
     pub(crate) capture: Capture,
     pub(crate) cache: BitCache,
+    pub(crate) tuner: Tuner,
     pub(crate) scratch: Scratch,
     pub(crate) values: ValueCache,
     pub(crate) picks: PickScratch,
@@ -240,6 +242,7 @@ impl Peer {
             publisher: Publisher::new(&schema, Tick(config.counters_from), host),
             capture: Capture::default(),
             cache: BitCache::default(),
+            tuner: Tuner::new(),
             scratch: Scratch::default(),
             values: ValueCache::default(),
             picks: PickScratch::default(),

@@ -37,7 +37,7 @@ use smallvec::SmallVec;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 use track::agree;
-use trial::{RollbackTrial, Trial};
+use trial::Trial;
 
 /// What a guest keeps of its predictions.
 #[derive(Default)]
@@ -51,7 +51,6 @@ pub(crate) struct Predictions {
     words: Vec<u32>,
     /// A tick that is run again before it is corrected.
     trial: Option<Trial>,
-    rollback_trial: Option<RollbackTrial>,
     /// Values that came before this peer had run their tick, and are to be compared when it has.
     early: bool,
 }

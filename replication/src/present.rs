@@ -137,7 +137,13 @@ impl Peer {
             let slides = self.slides.of::<C>(record.net, c, now);
             let ahead = self.preview.value::<C>(record.net, c);
             let value = ahead.unwrap_or(&*simulated).clone();
-            Some((record.entity, reader.blend.map_or(value.clone(), |blend| shift(value, fades.chain(slides), blend))))
+            Some((
+                record.entity,
+                match &reader.blend {
+                    Some(blend) => shift(value, fades.chain(slides), &**blend),
+                    None => value,
+                },
+            ))
         }))
     }
 
@@ -206,7 +212,7 @@ impl Peer {
             let entities = |net| self.entities.entity_of(net);
             (reader.restore)(&mut Restorer::new(words, &entities)).ok()
         };
-        let blend = reader.blend?;
+        let blend = reader.blend.as_ref()?;
         match mirror.bracket(c, row, moment.tick) {
             (Some(before), Some(after)) => {
                 let end = after.tick?;
@@ -252,7 +258,7 @@ impl Peer {
         let most = self.config.interpolation.extrapolate.as_secs_f32() * self.config.tick_rate as f32;
         let ahead = moment.since(end).min(most);
         let t = 1.0 + ahead / end.since(start).max(1) as f32;
-        Some((reader.blend?)(&value(before.words)?, &now?, t))
+        Some((reader.blend.as_ref()?)(&value(before.words)?, &now?, t))
     }
 
     /// Did the entity teleport after `start` and up to `end`?

@@ -1,5 +1,6 @@
 //! What one peer publishes: rows bound to entities, and their history. Shared by all who subscribe to it.
 
+use crate::block::bits;
 use crate::history::{BLOCK, History, Mark};
 use crate::peer_id::PeerId;
 use crate::presence::{Life, Presence};
@@ -21,9 +22,11 @@ pub(crate) struct Row {
     ever: u64,
     /// Bit c: a value of component c came from another peer, with a sample tick of its own.
     remote: u64,
+    /// The newest send in which a component had its first value under this binding: from before it no value is of the binding.
+    fresh: Tick,
 }
 
-const FREE: Row = Row { slot: NO_SLOT, ever: 0, remote: 0 };
+const FREE: Row = Row { slot: NO_SLOT, ever: 0, remote: 0, fresh: Tick::ZERO };
 
 /// A row's components that have their first value in the open tick: no subscriber holds any baseline of them.
 #[derive(Clone, Copy)]
@@ -46,6 +49,12 @@ pub(crate) struct Publisher {
     samples: Vec<Vec<Tick>>,
     /// By block: rows with a value that came from another peer.
     remote_rows: Vec<u64>,
+    /// By block: the newest of its rows' [`Row::fresh`].
+    newest: Vec<Tick>,
+    /// By block, then component: rows that have had a value of it under their binding.
+    ever_rows: Vec<u64>,
+    /// By send tick modulo the ring's length: the session's tick of the newest capture.
+    captured: Vec<Tick>,
     components: usize,
     slots: usize,
     /// Rows that this peer may publish.
@@ -70,6 +79,9 @@ impl Publisher {
             dying: Vec::new(),
             samples: vec![Vec::new(); schema.columns()],
             remote_rows: Vec::new(),
+            newest: Vec::new(),
+            ever_rows: Vec::new(),
+            captured: vec![Tick::ZERO; limits::RING],
             components: schema.components.len(),
             slots: schema.slots,
             packed: false,
@@ -123,6 +135,8 @@ impl Publisher {
             None => {
                 self.homes.push((home, 0));
                 self.remote_rows.push(0);
+                self.newest.push(Tick::ZERO);
+                self.ever_rows.resize(self.homes.len() * self.history.components(), 0);
                 self.rows.resize(self.homes.len() * BLOCK, FREE);
                 self.history.grow(self.homes.len());
                 self.homes.len() - 1
@@ -138,7 +152,10 @@ impl Publisher {
     pub(crate) fn release(&mut self, row: usize) {
         self.rows[row] = FREE;
         let block = row / BLOCK;
-        self.remote_rows[block] &= !(1 << (row % BLOCK));
+        let bit = 1u64 << (row % BLOCK);
+        self.remote_rows[block] &= !bit;
+        let columns = self.history.components();
+        self.ever_rows[block * columns..][..columns].iter_mut().for_each(|rows| *rows &= !bit);
         let (home, used) = &mut self.homes[block];
         *used -= 1;
         let free = self.free.entry(*home).or_default();
@@ -178,16 +195,22 @@ impl Publisher {
                 samples.resize(self.homes.len() * BLOCK, Tick::ZERO);
             }
             samples[row] = sample;
-        } else {
-            state.remote &= !(1 << c);
         }
         let bit = 1u64 << (row % BLOCK);
-        let rows = &mut self.remote_rows[row / BLOCK];
-        *rows = if state.remote != 0 { *rows | bit } else { *rows & !bit };
+        if state.remote != 0 {
+            if !remote {
+                state.remote &= !(1 << c);
+            }
+            let rows = &mut self.remote_rows[row / BLOCK];
+            *rows = if state.remote != 0 { *rows | bit } else { *rows & !bit };
+        }
         if !first {
             return self.history.set(c, row, words, Mark::at(sample));
         }
         state.ever |= 1 << c;
+        state.fresh = self.history.now();
+        self.newest[row / BLOCK] = self.history.now();
+        self.ever_rows[row / BLOCK * self.history.components() + c] |= bit;
         self.history.record(c, row, words, Mark { sample, first: true, rested: false });
         match self.inits.last_mut() {
             Some(init) if init.row as usize == row => init.components |= 1 << c,
@@ -223,13 +246,46 @@ impl Publisher {
         self.rows[row].ever
     }
 
+    /// The rows of a block that have had a value of a component under their binding.
+    #[inline]
+    pub(crate) fn ever_rows(&self, c: usize, block: usize) -> u64 {
+        self.ever_rows[block * self.history.components() + c]
+    }
+
+    /// The newest send in which a component of the row had its first value.
+    pub(crate) fn fresh(&self, row: usize) -> Tick {
+        self.rows[row].fresh
+    }
+
+    /// The rows among `rows` of a block of which a component had its first value after `tick`.
+    #[inline]
+    pub(crate) fn fresher(&self, block: usize, rows: u64, tick: Tick) -> u64 {
+        if self.newest[block] <= tick {
+            return 0;
+        }
+        bits(rows).filter(|bit| self.rows[block * BLOCK + *bit as usize].fresh > tick).fold(0, |mask, bit| mask | 1 << bit)
+    }
+
     /// Has anything been set in the open tick?
     pub(crate) fn is_used(&self) -> bool {
         self.history.changed_components(self.history.now()) != 0
     }
 
+    /// The world was captured in the open tick, as of this tick of the session.
+    pub(crate) fn note_capture(&mut self, tick: Tick) {
+        self.captured[self.history.now().0 as usize % limits::RING] = tick;
+    }
+
+    /// Session ticks between the capture that was in force in a send tick, which the ring must remember, and the newest.
+    pub(crate) fn elapsed(&self, base: Tick) -> u64 {
+        let at = |tick: Tick| self.captured[tick.0 as usize % limits::RING];
+        at(self.history.now()).since(at(base))
+    }
+
     /// Opens the next send tick.
     pub(crate) fn open(&mut self) {
+        let captured = self.captured[self.history.now().0 as usize % limits::RING];
+        self.captured[self.history.now().plus(1).0 as usize % limits::RING] = captured;
         self.history.advance_to(self.history.now().plus(1));
         self.inits.clear();
     }

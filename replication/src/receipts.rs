@@ -90,7 +90,7 @@ pub struct Traffic {
 }
 
 /// The same by index.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// By column, presence first.
     pub(crate) components: Vec<u64>,
@@ -98,10 +98,37 @@ pub(crate) struct Tally {
     pub(crate) heads: u64,
 }
 
+impl Clone for Tally {
+    fn clone(&self) -> Self {
+        Self { components: self.components.clone(), kinds: self.kinds.clone(), heads: self.heads }
+    }
+
+    fn clone_from(&mut self, other: &Self) {
+        self.components.clone_from(&other.components);
+        self.kinds.clone_from(&other.kinds);
+        self.heads = other.heads;
+    }
+}
+
 impl Tally {
     pub(crate) fn fit(&mut self, columns: usize, kinds: usize) {
         self.components.resize(columns, 0);
         self.kinds.resize(kinds, 0);
+    }
+
+    /// Adds another, of as many columns and kinds.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.components.iter_mut().zip(&other.components).for_each(|(a, b)| *a += b);
+        self.kinds.iter_mut().zip(&other.kinds).for_each(|(a, b)| *a += b);
+        self.heads += other.heads;
+    }
+
+    /// Becomes what was added from `before` on, in which what is not there counts as zero.
+    pub(crate) fn set_difference(&mut self, before: &Self, after: &Self) {
+        self.clone_from(after);
+        self.components.iter_mut().zip(&before.components).for_each(|(a, b)| *a -= b);
+        self.kinds.iter_mut().zip(&before.kinds).for_each(|(a, b)| *a -= b);
+        self.heads -= before.heads;
     }
 }
 

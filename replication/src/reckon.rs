@@ -124,7 +124,7 @@ impl Peer {
                 None => (track, weight),
                 Some((before, sum)) if weight > 0.0 => {
                     let part = (sum / (sum + weight)).min(NEARLY);
-                    ((reader.blend?)(&track, &before, part), sum + weight)
+                    ((reader.blend.as_ref()?)(&track, &before, part), sum + weight)
                 }
                 Some(before) => before,
             });
@@ -201,7 +201,7 @@ impl<C> Row<'_, C> {
         let most = most * self.peer.config.tick_rate as f32;
         let ahead = self.moment.since(known).min(most);
         let t = (1.0 + ahead / known.since(start) as f32).max(0.0);
-        Some((self.reader.blend?)(&self.value(from)?, &self.value(newest.words)?, t))
+        Some((self.reader.blend.as_ref()?)(&self.value(from)?, &self.value(newest.words)?, t))
     }
 }
 

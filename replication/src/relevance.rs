@@ -313,8 +313,8 @@ pub(crate) struct Names<'a> {
 impl Names<'_> {
     #[inline]
     fn has(self, mark: &Networked) -> bool {
-        self.known.get(mark.slot as usize) == Some(&mark.net)
-            || self.entities.get(mark.slot).is_some_and(|record| record.net == mark.net)
+        self.known.get(mark.slot() as usize) == Some(&mark.id())
+            || self.entities.get(mark.slot()).is_some_and(|record| record.net == mark.id())
     }
 }
 
@@ -336,7 +336,7 @@ impl PlaceOf {
         let all = move |world: &World, names: Names<'_>, round, readings: &mut [Reading]| {
             for (networked, value) in world.query::<(&Networked, &C)>().iter() {
                 if names.has(networked) {
-                    readings[networked.slot as usize] = Reading { at: place(value), round };
+                    readings[networked.slot() as usize] = Reading { at: place(value), round };
                 }
             }
         };

@@ -243,9 +243,6 @@ impl Peer {
         if let Some(oldest) = saves.oldest() {
             self.end_parked(world, line, oldest.minus(1));
         }
-        if line == Timeline::Rollback {
-            self.end_rollback_trial(world);
-        }
     }
 
     fn end_parked(&mut self, world: &mut World, line: Timeline, tick: Tick) {

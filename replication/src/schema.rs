@@ -2,6 +2,7 @@
 //! the order of the calls that build it does not matter.
 
 use crate::column::{Column, Form, Itself, Typed, Via};
+use crate::forecast::Velocity;
 use crate::input::InputEntry;
 use crate::layout::{Layout, LayoutBuilder};
 use crate::peer_id::PeerId;
@@ -21,7 +22,7 @@ mod describe;
 mod mistakes;
 mod options;
 
-use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots};
+use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 
@@ -39,6 +40,8 @@ pub(crate) struct ComponentEntry {
     pub(crate) notify: bool,
     /// Steps of the simulation grid by which a prediction may be off.
     pub(crate) tolerance: u32,
+    /// The type of the component that says how it moves.
+    velocity: Option<TypeId>,
     policy: Option<Arc<dyn Policy>>,
 }
 
@@ -128,6 +131,8 @@ pub(crate) struct Inner {
     pub(crate) absolute: u64,
     /// Bit c: component c is drawn between two samples.
     pub(crate) interpolated: u64,
+    /// By column: what says how it moves.
+    velocities: Vec<Option<Velocity>>,
     digest: u64,
 }
 
@@ -166,6 +171,12 @@ impl Inner {
 
     pub(crate) fn component(&self, c: usize) -> &ComponentEntry {
         &self.components[c - 1]
+    }
+
+    /// What says how a component moves.
+    #[inline]
+    pub(crate) fn velocity(&self, c: usize) -> Option<&Velocity> {
+        self.velocities[c].as_ref()
     }
 
     pub(crate) fn strides(&self) -> Vec<usize> {
@@ -282,6 +293,17 @@ impl SchemaBuilder {
         self.component_form(name, Via { to, from }, options(ComponentOptions::new()))
     }
 
+    /// Registers a component whose fields are described by a value: see [`Form`].
+    #[must_use]
+    pub fn component_in<C: Component, F: Form<C>>(
+        self,
+        name: &str,
+        form: F,
+        options: impl FnOnce(ComponentOptions<C>) -> ComponentOptions<C>,
+    ) -> Self {
+        self.component_form(name, form, options(ComponentOptions::new()))
+    }
+
     fn component_form<C: Component, F: Form<C>>(mut self, name: &str, form: F, options: ComponentOptions<C>) -> Self {
         let mut builder = LayoutBuilder::new();
         form.layout(&mut builder);
@@ -292,6 +314,7 @@ impl SchemaBuilder {
                 }
                 let digest = layout.digest(name);
                 let (name_of, type_id, checkpoint) = (name.to_owned(), TypeId::of::<C>(), options.checkpoint.is_some());
+                let interpolate = options.blend.is_some();
                 self.kept.extend(options.checkpoint.map(|kept| KeptEntry {
                     name: name_of,
                     type_id,
@@ -305,12 +328,13 @@ impl SchemaBuilder {
                     type_id,
                     column: Box::new(Typed::new(form, layout, options.validators, options.blend)),
                     digest,
-                    interpolate: options.blend.is_some(),
+                    interpolate,
                     reckoned: options.reckoned,
                     checkpoint,
                     parent: options.parent,
                     notify: options.notify,
                     tolerance: options.tolerance,
+                    velocity: options.velocity,
                     policy: options.policy,
                 });
             }
@@ -428,6 +452,18 @@ impl SchemaBuilder {
         self
     }
 
+    /// Registers an input whose fields are known at run time only. It is set with
+    /// [`Peer::set_input_words`](crate::Peer::set_input_words) and told by [`Step::input_words`](crate::Step::input_words).
+    /// `default` are the words of what is done until somebody does something.
+    #[must_use]
+    pub fn input_words(mut self, name: &str, layout: Layout, default: Vec<u32>) -> Self {
+        match InputEntry::of_words(name, layout, default) {
+            Ok(entry) => self.inputs.push(entry),
+            Err(mistake) => self.mistakes.push(mistake),
+        }
+        self
+    }
+
     /// How the rollback timeline guesses what another peer's input is a tick later, if it was `input` so far: `guess` is asked once
     /// more for each further tick. Without it an input stays as it was. Call it after [`input`](Self::input).
     #[must_use]
@@ -470,6 +506,7 @@ impl SchemaBuilder {
             mistakes.push(SchemaMistake::TooMany { sort, count: components.len(), max });
         }
         let slots = slots(&components, &kinds, &mut mistakes);
+        let velocities = velocities(&components, &mut mistakes);
         check_timelines(&components, &kinds, !inputs.is_empty(), &mut mistakes);
         let framed = !orders.is_empty() || kinds.iter().any(KindEntry::is_computed);
         check_frames(&orders, inputs.first().filter(|_| framed), &mut mistakes);
@@ -499,6 +536,7 @@ impl SchemaBuilder {
             slots,
             absolute,
             interpolated,
+            velocities,
             digest: 0,
         };
         inner.digest = describe::digest(&inner);

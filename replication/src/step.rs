@@ -49,6 +49,13 @@ impl Peer {
         Some(Step { peer: self, tick })
     }
 
+    /// The step that is run, once more: for programs that cannot hold on to what [`next_step`](Self::next_step) gave, because it
+    /// borrows the peer. `None` before the first step of a frame and after the last.
+    pub fn step(&mut self) -> Option<Step<'_>> {
+        let tick = self.time.ran;
+        self.time.open.then_some(Step { peer: self, tick })
+    }
+
     /// Whose turn it is, which tick, and whether it was run before.
     fn next_tick(&mut self) -> Option<(Timeline, Tick, bool)> {
         if let Some(next) = self.time.with.pop_front() {

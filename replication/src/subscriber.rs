@@ -9,7 +9,9 @@
 
 mod fate;
 mod flights;
+mod shared;
 mod sight;
+mod told;
 
 pub(crate) use fate::Fate;
 
@@ -19,6 +21,7 @@ use crate::presence::Life;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::view::View;
+use shared::Shared;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::limits;
@@ -43,6 +46,8 @@ struct Flight {
     sent_at: Duration,
     acked: bool,
     lost: bool,
+    /// With the other packets of its send it carried just what changed in that send.
+    whole: bool,
     carried: Vec<Carried>,
 }
 
@@ -87,7 +92,11 @@ pub(crate) struct Subscriber {
     /// By block: indices that the peer was told of.
     known: Vec<u64>,
     base: Tick,
+    /// What of the past the peer shares.
+    shared: Shared,
     stale_any: bool,
+    /// The send in which what changed in it is all that is pending, and is all pending.
+    fresh: Option<Tick>,
     next_number: u64,
     flights: VecDeque<Flight>,
     /// In ascending order of numbers; those that every open packet is younger than are let go.
@@ -155,7 +164,9 @@ impl Subscriber {
             since: Vec::new(),
             known: Vec::new(),
             base: publisher.history.now().minus(1),
+            shared: Shared::new(publisher.history.now()),
             stale_any: false,
+            fresh: None,
             next_number: first,
             flights: VecDeque::new(),
             forces: VecDeque::new(),
@@ -186,6 +197,7 @@ impl Subscriber {
         self.as_of.resize(blocks * BLOCK, Tick::ZERO);
         self.since.resize(if self.view.is_some() { blocks * BLOCK } else { blocks }, NEVER);
         self.known.resize(blocks, 0);
+        self.shared.grow(blocks);
         self.blocks = blocks;
     }
 
@@ -236,10 +248,14 @@ impl Subscriber {
         let hidden = self.hidden_at(i) >> c & 1 != 0;
         let (at, bit) = (self.at(c, i / BLOCK), 1u64 << (i % BLOCK));
         if wanted && !hidden {
+            if self.known[i / BLOCK] & bit != 0 && self.wants[at] & bit == 0 {
+                self.shared.begin(i / BLOCK);
+            }
             self.wants[at] |= bit;
         } else {
             self.wants[at] &= !bit;
             self.pending[at] &= !bit;
+            self.fresh = None;
             self.settle_since(i / BLOCK);
         }
     }
@@ -267,6 +283,7 @@ impl Subscriber {
         }
         self.stale_any = true;
         self.as_of[i] = Tick::ZERO;
+        self.shared.begin(block);
         self.mark_since(block, bit, since);
     }
 
@@ -331,6 +348,7 @@ impl Subscriber {
 
     /// Keeps the base within what both sides remember.
     pub(crate) fn keep_up(&mut self, publisher: &Publisher) {
+        self.shared.note_send(publisher.history.now());
         self.move_base(publisher.history.now().minus(limits::BASE_AGE), publisher);
     }
 
@@ -343,17 +361,24 @@ impl Subscriber {
         let now = publisher.history.now();
         self.keep_up(publisher);
         let components = self.source(publisher).components(now);
+        let (quiet, mut unwanted) = (!self.is_pending(), 0);
         for c in bits(components) {
             let c = c as usize;
             for block in 0..self.source(publisher).changed(c, now).len() {
-                let new = self.source(publisher).changed_in(c, block, now) & self.wants[self.at(c, block)];
+                let changed = self.source(publisher).changed_in(c, block, now);
+                if changed == 0 {
+                    continue;
+                }
+                let at = self.at(c, block);
+                let new = changed & self.wants[at];
+                unwanted |= changed ^ new;
                 if new != 0 {
-                    let at = self.at(c, block);
                     self.pending[at] |= new;
                     self.mark_since(block, new, tick);
                 }
             }
         }
+        self.fresh = (quiet && unwanted == 0).then_some(now);
         for init in &publisher.inits {
             let Some(i) = self.index(init.row as usize) else { continue };
             for c in bits(init.components) {
@@ -373,6 +398,7 @@ impl Subscriber {
             return self.end_ghost(row, Life::Dead, publisher);
         }
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
+        self.fresh = None;
         let first = usize::from(self.known[block] & bit != 0);
         for c in first..self.columns {
             let at = self.at(c, block);
@@ -406,6 +432,7 @@ impl Subscriber {
     }
 
     fn forget(&mut self, index: usize) {
+        self.fresh = None;
         let (block, bit) = (index / BLOCK, 1u64 << (index % BLOCK));
         for c in 0..self.columns {
             let at = self.at(c, block);
@@ -428,8 +455,8 @@ impl Subscriber {
         self.pool.pop().unwrap_or_default()
     }
 
-    /// Notes that a packet went out with `carried` in it.
-    pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>) {
+    /// Notes that a packet went out with `carried` in it. `whole`: all that was pending has gone out in this send, and nothing else.
+    pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>, whole: bool) {
         if !carried.is_empty() && self.unanswered.is_none() {
             self.unanswered = Some(now);
         }
@@ -443,7 +470,10 @@ impl Subscriber {
             }
         }
         self.next_number += 1;
-        self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, carried });
+        self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, whole: false, carried });
+        if whole && self.fresh == Some(send_tick) {
+            self.flights.iter_mut().rev().take_while(|f| f.send_tick == send_tick).for_each(|f| f.whole = true);
+        }
     }
 
     /// Clears what a packet carries from what is pending.

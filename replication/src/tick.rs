@@ -257,6 +257,7 @@ impl Peer {
             self.time.last_send = self.time.tick;
             self.time.captured = self.time.tick;
             self.time.captures = (self.time.captures.1, self.publisher.history.now());
+            self.publisher.note_capture(self.time.tick);
         }
         self.captures.note(self.publisher.history.now(), self.time.tick, sending == Sending::Scheduled);
         let mut findings = Findings::default();
@@ -412,8 +413,8 @@ impl Peer {
             let (cache, scratch, receipts, peer) = (&mut self.values, &mut self.picks, &mut self.receipts, link.peer);
             Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base, peer, receipts })
         } else {
-            let (cache, scratch) = (&mut self.cache, &mut self.scratch);
-            Builder::Blocks(Assembler { schema, publisher, cache, scratch, tick, captured, before, base, shared })
+            let (cache, tuner, scratch) = (&mut self.cache, &mut self.tuner, &mut self.scratch);
+            Builder::Blocks(Assembler { schema, publisher, cache, tuner, scratch, tick, captured, before, base, shared })
         };
         builder.plan(&link.subscriber, link.allowance.room(now, interval));
         let mut used = false;
@@ -438,7 +439,7 @@ impl Peer {
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
             let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK);
-            let Body { carried, all } = builder.fill(&mut link.subscriber, room, body);
+            let Body { carried, all, whole } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
                 if !all {
@@ -465,7 +466,7 @@ impl Peer {
             used = true;
             link.state_sent(size, all, now);
             link.note_sent(size, now, true);
-            link.subscriber.sent(send_tick, now, carried);
+            link.subscriber.sent(send_tick, now, carried, whole);
             if all {
                 return true;
             }
@@ -495,7 +496,7 @@ impl Peer {
             link.mark_sent(bytes.len(), now);
             link.note_sent(bytes.len(), now, false);
             let nothing = link.subscriber.carrier();
-            link.subscriber.sent(send_tick, now, nothing);
+            link.subscriber.sent(send_tick, now, nothing, false);
         }
     }
 

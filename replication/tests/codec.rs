@@ -331,22 +331,23 @@ fn bits(layout: &Layout, now: &[u32], base: Option<&[u32]>, age: u64) -> String 
 fn golden_bits() {
     let number = one(FieldCode::Number { max: 1000, order: 2 });
     assert_eq!(bits(&number, &[5], None, 0), "1010000000");
-    // Difference 0, −1, 1: zigzag 0, 1, 2.
+    // Difference 0, −1, 1: zigzag 0, 1, 2; the usual table of order 2 is 8.
     assert_eq!(bits(&number, &[5], Some(&[5]), 1), "000");
-    assert_eq!(bits(&number, &[4], Some(&[5]), 1), "010");
-    assert_eq!(bits(&number, &[6], Some(&[5]), 1), "001");
-    // Difference 5: zigzag 10, v = 10 / 4 + 1 = 3: one 1, a 0, the bit 1 below the leading one, the rest 2 in two bits.
-    assert_eq!(bits(&number, &[10], Some(&[5]), 1), "10101");
-    // The same from a base four ticks old: order 4, v = 1: a 0, then 10 in four bits.
-    assert_eq!(bits(&number, &[10], Some(&[5]), 4), "00101");
+    assert_eq!(bits(&number, &[4], Some(&[5]), 1), "001");
+    assert_eq!(bits(&number, &[6], Some(&[5]), 1), "010");
+    // Difference 5: token 10, of five bits.
+    assert_eq!(bits(&number, &[10], Some(&[5]), 1), "11001");
+    // The same from a base four ticks old, in the table of order 4.
+    assert_eq!(bits(&number, &[10], Some(&[5]), 4), "11010");
+    // Zigzag 2³² has no token: ten ones say so, and the word follows.
     let large = one(FieldCode::Number { max: u32::MAX, order: 0 });
-    assert_eq!(bits(&large, &[1 << 31], Some(&[0]), 1), format!("{}{}1", "1".repeat(12), "0".repeat(31)));
-    // Zigzag 4094: v = 4095, eleven ones; one more escapes.
-    assert_eq!(bits(&large, &[2047], Some(&[0]), 1), format!("{}0{}", "1".repeat(11), "1".repeat(11)));
-    assert_eq!(bits(&large, &[2048], Some(&[0]), 1).len(), 44);
+    assert_eq!(bits(&large, &[1 << 31], Some(&[0]), 1), format!("{}{}1", "1".repeat(10), "0".repeat(31)));
+    // Zigzag 4094: a token of ten bits, and ten bits of its own; 2³² − 2 has thirty.
+    assert_eq!(bits(&large, &[2047], Some(&[0]), 1), "11110101100111111111");
+    assert_eq!(bits(&large, &[(1 << 31) - 1], Some(&[0]), 1), format!("111111111001{}", "1".repeat(28)));
     let angle = one(FieldCode::Wrapping { bits: 10 });
-    assert_eq!(bits(&angle, &[1023], Some(&[0]), 1), "01000");
-    assert_eq!(bits(&angle, &[0], Some(&[1023]), 1), "00100");
+    assert_eq!(bits(&angle, &[1023], Some(&[0]), 1), "10001");
+    assert_eq!(bits(&angle, &[0], Some(&[1023]), 1), "10010");
     let text = one(FieldCode::Text { cap: 5 });
     assert_eq!(bits(&text, &[1, 0x41, 0], None, 0), "10010000010");
     assert_eq!(bits(&text, &[1, 0x41, 0], Some(&[1, 0x41, 0]), 9), "1");
@@ -357,7 +358,9 @@ fn golden_bits() {
     assert_eq!(bits(&one(FieldCode::Choice { count: 2 }), &[1], Some(&[1]), 1), "1");
     let quat = one(FieldCode::Quat { bits: 4 });
     assert_eq!(bits(&quat, &[3, 7, 7, 7], None, 0), "11111011101110");
-    assert_eq!(bits(&quat, &[3, 8, 7, 7], Some(&[3, 7, 7, 7]), 1), "1001000000000");
+    assert_eq!(bits(&quat, &[3, 8, 7, 7], Some(&[3, 7, 7, 7]), 1), "010000100010");
+    // Another largest part: token 72, and the whole rotation.
+    assert_eq!(bits(&quat, &[0, 7, 7, 7], Some(&[3, 7, 7, 7]), 1), format!("{}00111011101110", "1".repeat(10)));
 }
 
 #[test]
@@ -393,10 +396,11 @@ fn what_no_value_makes_is_refused() {
     let number = FieldCode::Number { max: 100, order: 2 };
     assert_eq!(read(number, &[(101, 7)], None), refused);
     // Minus one from 0, plus one from 100, and the escape.
-    assert_eq!(read(number, &[(0b010, 3)], Some(&[0])), refused);
-    assert_eq!(read(number, &[(0b100, 3)], Some(&[100])), refused);
-    assert_eq!(read(number, &[(0xfff, 12), (101, 7)], Some(&[0])), refused);
-    assert_eq!(read(number, &[(0xfff, 12), (100, 7)], Some(&[0])), Ok(vec![100]));
+    assert_eq!(read(number, &[(0b100, 3)], Some(&[0])), refused);
+    assert_eq!(read(number, &[(0b010, 3)], Some(&[100])), refused);
+    let escape = (0b1_0100_1111, 9);
+    assert_eq!(read(number, &[escape, (101, 7)], Some(&[0])), refused);
+    assert_eq!(read(number, &[escape, (100, 7)], Some(&[0])), Ok(vec![100]));
     assert_eq!(read(FieldCode::Choice { count: 5 }, &[(5, 3)], None), refused);
     for bad in [f32::NAN, f32::INFINITY, -0.0] {
         assert_eq!(read(FieldCode::Float, &[(bad.to_bits().into(), 32)], None), refused);
@@ -406,9 +410,11 @@ fn what_no_value_makes_is_refused() {
     assert_eq!(read(quat, &[(3, 2), (14, 4), (14, 4), (7, 4)], None), refused, "longer than 1");
     assert_eq!(read(quat, &[(1, 2), (14, 4), (7, 4), (7, 4)], None), refused, "the tie belongs to the part before");
     assert_eq!(read(quat, &[(0, 2), (14, 4), (7, 4), (7, 4)], None), Ok(vec![0, 14, 7, 7]));
-    // The same index, and a difference of seven to 14 in a place where that is a tie lost.
-    let seven = (1 | 0b11 << 3 << 1, 7);
-    assert_eq!(read(quat, &[(1, 1), seven, (0, 4), (0, 4)], Some(&[1, 7, 7, 7])), refused);
+    // The same index, and a difference of seven to 14 in a place where that is a tie lost; nothing, and seven, in this table.
+    let (same, seven, escape) = ((0b0100, 4), (0b01_0111, 6), (0x3ff, 10));
+    assert_eq!(read(quat, &[seven, same, same], Some(&[1, 7, 7, 7])), refused);
+    assert_eq!(read(quat, &[seven, same, same], Some(&[0, 7, 7, 7])), Ok(vec![0, 14, 7, 7]));
+    assert_eq!(read(quat, &[same, escape, (0, 64)], Some(&[0, 7, 7, 7])), refused, "an escape within");
 }
 
 #[test]

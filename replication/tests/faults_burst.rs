@@ -135,7 +135,9 @@ fn no_second_sees_more_than_the_bandwidth() {
         for frame in 0..3600u32 {
             let host = table.seat(0);
             for (i, entity) in entities.iter().enumerate() {
-                host.world.get::<&mut Position>(*entity).unwrap().x = ((frame as usize + i) % 400) as f32;
+                // no motion that could be guessed
+                let anywhere = (frame.wrapping_add(i as u32 * 7919)).wrapping_mul(2_654_435_761) >> 8;
+                host.world.get::<&mut Position>(*entity).unwrap().x = (anywhere % 400) as f32;
             }
             let murmur = Murmur { number: frame, filling: [frame; 24] };
             host.peer.send_message(&host.world, To::All, &murmur).unwrap();

@@ -9,9 +9,11 @@ mod second_decoder;
 
 use golden_scenes::{Seen, all_scenes, described};
 use second_decoder::bits::Bits;
+use second_decoder::codings::{Coding, Forecast, MaskGuess};
 use second_decoder::messages::{CONTROL, read_control};
 use second_decoder::packet::{Entry, Packet};
 use second_decoder::rows::{List, Row};
+use second_decoder::tables::RAW;
 use second_decoder::values::{Base, read_value};
 use second_decoder::{Code, Presence, fields};
 use std::fmt::Write;
@@ -55,6 +57,7 @@ fn scenes() {
     let packets: Vec<&Packet> = seen.iter().filter_map(|seen: &Seen| seen.packet.as_ref()).collect();
     let missing: Vec<_> = shapes().into_iter().filter(|(_, is)| !packets.iter().any(|p| is(p))).map(|(name, _)| name).collect();
     assert!(missing.is_empty(), "no golden packet has: {missing:?}");
+    assert!(turns_over(&packets), "no rotation that goes on has another largest part at last");
 }
 
 type Shape = (&'static str, Box<dyn Fn(&Packet) -> bool>);
@@ -83,6 +86,29 @@ fn of_mode(mode: u64) -> Box<dyn Fn(&Packet) -> bool> {
     of_entries(move |entry, _| entry.masks.iter().any(|(.., found)| *found == Some(mode)))
 }
 
+fn of_coding(is: impl Fn(usize, &Coding) -> bool + 'static) -> Box<dyn Fn(&Packet) -> bool> {
+    Box::new(move |packet| packet.codings.iter().any(|codings| codings.components.iter().any(|(c, coding)| is(*c, coding))))
+}
+
+/// A coding with which a mask was written as its difference to a guess that was right, or not.
+fn of_guess(guess: MaskGuess, right: bool) -> Box<dyn Fn(&Packet) -> bool> {
+    of_entries(move |entry, packet| {
+        let of = |component: &usize| packet.codings.iter().any(|codings| codings.components[component].masks == guess);
+        entry.masks.iter().any(|(component, _, mode)| entry.guessed && of(component) && mode.is_none() == right)
+    })
+}
+
+/// A rotation that is guessed to go on, in a plain entry, and has another largest part than at the baseline.
+fn turns_over(packets: &[&Packet]) -> bool {
+    let turns =
+        |packet: &&&Packet| packet.codings.iter().any(|c| c.components.get(&1).is_some_and(|c| c.forecast == Forecast::Motion));
+    let largest = |row: u64| {
+        let of = move |packet: &&Packet| packet.values().find(|v| v.component == 1 && v.row == row).map(|v| v.words[2]);
+        packets.iter().filter(turns).filter_map(of).collect::<Vec<_>>()
+    };
+    (0..64).any(|row| largest(row).windows(2).any(|two| two[0] != two[1]))
+}
+
 /// What there must be a golden packet of.
 fn shapes() -> Vec<Shape> {
     let ranges = |p: &Packet| p.ack.as_ref().map_or(0, Vec::len);
@@ -108,7 +134,26 @@ fn shapes() -> Vec<Shape> {
         ("a full mask", of_mode(1)),
         ("a mask by what is missing", of_mode(2)),
         ("a mask bit by bit", of_mode(3)),
-        ("the mask of the component before", of_entries(|e, _| e.masks.iter().any(|(.., mode)| mode.is_none()))),
+        ("an entry in one bit", of_entries(|e, _| e.short)),
+        ("masks that are not guessed in spite of the packet's baseline", of_entries(|e, _| !e.own_base && !e.guessed)),
+        ("masks as they are", of_coding(|_, coding| coding.masks == MaskGuess::NoRows)),
+        ("the rows of the baseline's send again", of_guess(MaskGuess::Baseline, true)),
+        ("the rows of the baseline's send, but for some", of_guess(MaskGuess::Baseline, false)),
+        ("the rows of the component before", of_guess(MaskGuess::Before, true)),
+        ("numbers that go on", of_coding(|c, coding| c == 3 && coding.forecast == Forecast::Motion)),
+        ("angles and rotations that go on", of_coding(|c, coding| c == 1 && coding.forecast == Forecast::Motion)),
+        ("numbers that go on by a velocity", of_coding(|_, coding| coding.forecast == Forecast::Velocity)),
+        ("tables, and no guess of values", of_coding(|_, c| c.forecast == Forecast::Still && c.tables.is_some())),
+        ("usual tables", of_coding(|_, coding| coding.tables.is_none())),
+        ("tables that differ by field", of_coding(|_, c| c.tables.iter().any(|t| t.windows(2).any(|two| two[0] != two[1])))),
+        ("the table in which all is absolute", of_coding(|_, c| c.tables.iter().any(|tables| tables.contains(&RAW)))),
+        (
+            "a baseline of an entry's own of components that go on in plain ones",
+            of_entries(|e, p| {
+                let goes_on = |c: &usize| p.codings.iter().any(|codings| codings.components[c].forecast != Forecast::Still);
+                e.own_base && e.base.is_some() && e.masks.iter().any(|(component, ..)| goes_on(component))
+            }),
+        ),
         ("several entries", Box::new(|p| p.entries.len() > 1)),
         ("a far block", Box::new(|p| p.entries.windows(2).any(|two| two[1].block != two[0].block + 1))),
         ("the same block again", Box::new(|p| p.entries.windows(2).any(|two| two[1].block == two[0].block))),

@@ -3,6 +3,7 @@
 mod second_decoder;
 
 use second_decoder::bits::{Bits, widen};
+use second_decoder::codings::read_codings;
 use second_decoder::messages::{read_control, read_reliable, read_unreliable};
 use second_decoder::packet::{Context, Known, Packet, Stamp, read_front, read_head, read_rest};
 use second_decoder::stream::{Mirror, Stream};
@@ -44,6 +45,7 @@ fn empty() -> Packet {
         floor: 4,
         ack: None,
         stamp: None,
+        codings: None,
         entries: Vec::new(),
         list: None,
     }
@@ -83,15 +85,18 @@ fn every_shorter_packet_is_malformed() {
 fn an_entry_and_its_values() {
     let schema = two_components();
     let mirror = Mirror::default();
-    let bytes = bytes("13 21 03 25 0a 98 0c f0 7f 35 f4 00");
+    let bytes = bytes("c4 6b 35 50 82 05 9b ca 27 9e 86 00");
     let mut bits = Bits::new(&bytes);
-    assert_eq!(bits.bit(), Ok(true));
-    let entry = read_head(&mut bits, &empty(), &Context::default(), known(&schema, &mirror)).expect("a head");
+    let codings = read_codings(&mut bits, &schema).expect("codings");
+    assert_eq!((codings.components.keys().copied().collect::<Vec<_>>(), bits.position()), (vec![2], 7));
+    let packet = Packet { codings: Some(codings), ..empty() };
+    let entry = read_head(&mut bits, &packet, &Context::default(), known(&schema, &mirror)).expect("a head").expect("no end");
     assert_eq!(entry.masks, [(2, 1 << 3 | 1 << 4 | 1 << 10, Some(0))]);
-    assert_eq!((entry.rested, bits.position()), (Some(1 << 10), 30));
+    assert_eq!((entry.rested, bits.position()), (Some(1 << 10), 34));
     let mut value = || read_value(&mut bits, schema.fields(2), Some(Base { words: &[50_000, 50_000], age: 2 }));
     assert_eq!([value(), value(), value()], [Ok(vec![50_010, 50_000]), Ok(vec![49_990, 50_003]), Ok(vec![50_000, 99_999])]);
-    assert_eq!((bits.bit(), bits.position()), (Ok(false), 89));
+    let end = read_head(&mut bits, &packet, &Context::after(&entry), known(&schema, &mirror));
+    assert_eq!((end, bits.position()), (Ok(None), 89));
     bits.ended().expect("the packet has ended");
 }
 
@@ -99,19 +104,20 @@ fn an_entry_and_its_values() {
 fn two_heads_in_context() {
     let schema = two_components();
     let mirror = Mirror::default();
-    let bytes = bytes("71 b0 1e 48 02 40");
+    let bytes = bytes("43 8f 93 79 20 09 00");
     let mut bits = Bits::new(&bytes);
+    let packet = Packet { codings: Some(read_codings(&mut bits, &schema).expect("codings")), ..empty() };
+    assert_eq!(bits.position(), 10);
     let mut context = Context::default();
     let mut heads = Vec::new();
     for _ in 0..2 {
-        assert_eq!(bits.bit(), Ok(true));
-        let head = read_head(&mut bits, &empty(), &context, known(&schema, &mirror)).expect("a head");
+        let head = read_head(&mut bits, &packet, &context, known(&schema, &mirror)).expect("a head").expect("no end");
         context = Context::after(&head);
         heads.push((head, bits.position()));
     }
-    assert_eq!((heads[0].0.block, heads[0].0.base, heads[0].0.sample_age, heads[0].1), (7, Some(3), 0, 18));
+    assert_eq!((heads[0].0.block, heads[0].0.base, heads[0].0.sample_age, heads[0].1), (7, Some(3), 0, 27));
     assert_eq!(heads[0].0.masks, [(0, u64::MAX, Some(1)), (1, u64::MAX, None)]);
-    assert_eq!((heads[1].0.block, heads[1].0.base, heads[1].0.sample_age, heads[1].1), (8, None, 2, 47));
+    assert_eq!((heads[1].0.block, heads[1].0.base, heads[1].0.sample_age, heads[1].1), (8, None, 2, 53));
     assert_eq!(heads[1].0.masks, [(0, 1, Some(0)), (1, 1, None)]);
 }
 
@@ -122,14 +128,15 @@ type Case = (Code, Option<(&'static [u32], u64)>, &'static [u32], u32, &'static 
 fn single_values() {
     let cases: &[Case] = &[
         (number(), None, &[50_123], 17, "cb c3 00"),
-        (number(), Some((&[50_000], 1)), &[50_123], 13, "0f 0c"),
-        (number(), Some((&[50_000], 9)), &[50_123], 10, "b1 03"),
-        (number(), Some((&[5], 1)), &[99_999], 29, "ff ff 69 18"),
-        (Code::Wrapping { bits: 10 }, Some((&[1020], 1)), &[2], 5, "18"),
+        (number(), Some((&[50_000], 1)), &[50_123], 16, "af d8"),
+        (number(), Some((&[50_000], 9)), &[50_123], 9, "b2 01"),
+        (number(), Some((&[5], 1)), &[99_999], 26, "5f d0 34 00"),
+        (Code::Wrapping { bits: 10 }, Some((&[1020], 1)), &[2], 6, "3b"),
         (Code::Choice { count: 3 }, Some((&[1], 1)), &[2], 3, "04"),
         (Code::Choice { count: 2 }, Some((&[1], 1)), &[1], 1, "01"),
         (Code::Float, None, &[0x3fc0_0000], 32, "00 00 c0 3f"),
-        (Code::Quat { bits: 8 }, Some((&[3, 127, 101, 127], 1)), &[3, 127, 100, 127], 13, "41 00"),
+        (Code::Quat { bits: 8 }, Some((&[3, 127, 101, 127], 1)), &[3, 127, 100, 127], 12, "c4 04"),
+        (Code::Quat { bits: 8 }, Some((&[3, 127, 127, 127], 1)), &[0, 127, 127, 127], 36, "ff f3 f7 f7 07"),
         (Code::Text { cap: 12 }, None, &[3, 0x0074_6168, 0, 0], 28, "83 16 46 07"),
         (Code::Entity, None, &[65_537, 0], 25, "ff 02 02 00"),
     ];

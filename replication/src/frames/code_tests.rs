@@ -29,7 +29,7 @@ fn a_first_frame_and_what_follows_byte_for_byte() {
     let here = [arrived(0, &[6, 2]), Present { silent: true, ..repeated }, quiet(12)];
     sealer.seal(Tick(304), &here, &schema.0);
     let bytes = packet(&mut feed, &sealer, PACE, 8000).unwrap();
-    assert_eq!(hex(&bytes), "6f 09 f0 98 04 64 a0 02 47 04");
+    assert_eq!(hex(&bytes), "6f 09 f0 98 04 64 a0 82 46 04");
     take(&mut intake, &schema, &bytes).unwrap();
     assert_eq!(intake.sealed(Tick(304)), sealer.sealed(Tick(304)));
 }

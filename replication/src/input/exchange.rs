@@ -2,7 +2,7 @@
 
 use super::buffer::Moment;
 use super::own::{self, OwnInput};
-use super::{Input, InputBuffer, InputReport, Source, quantise, restore, ticks_in};
+use super::{Input, InputBuffer, InputReport, InputWords, Source, fit, quantise, restore, ticks_in};
 use crate::error::UsageError;
 use crate::outgoing::Draft;
 use crate::peer::{Peer, Role};
@@ -112,6 +112,21 @@ impl Peer {
         quantised.map_err(UsageError::Input)
     }
 
+    /// The same for an input whose fields are known at run time only, as words of its layout.
+    ///
+    /// # Errors
+    /// Those of [`set_input`](Self::set_input).
+    pub fn set_input_words(&mut self, words: &[u32]) -> Result<(), UsageError> {
+        self.is_input::<InputWords>()?;
+        if let Some(entry) = &self.schema.input {
+            fit(&entry.layout, words).map_err(UsageError::Input)?;
+        }
+        if let Some(inputs) = &mut self.inputs {
+            inputs.own.latched.copy_from_slice(words);
+        }
+        Ok(())
+    }
+
     /// From now on what [`set_input`](Self::set_input) says takes effect so many ticks later: 0 if nothing is said, at most
     /// [`limits::INPUT_WINDOW`] / 2. It goes out at once all the same, so a guest runs that much less ahead of the session, and on
     /// the rollback timeline guesses less and goes back less far; what it does answers the later. It can be changed at any time,
@@ -151,6 +166,33 @@ impl Peer {
     fn is_input<I: 'static>(&self) -> Result<(), UsageError> {
         let known = self.schema.input.as_ref().is_some_and(|entry| entry.type_id == TypeId::of::<I>());
         if known { Ok(()) } else { Err(UsageError::NotInSchema(std::any::type_name::<I>())) }
+    }
+
+    /// What a peer does in a tick of a timeline, and what it did before; none stands for [`Default`].
+    #[expect(clippy::type_complexity, reason = "told to two callers, who name its parts at once")]
+    fn words_of_input(
+        &self,
+        line: Timeline,
+        tick: Tick,
+        peer: PeerId,
+    ) -> Result<(Option<&[u32]>, Option<&[u32]>, Source), UsageError> {
+        if line != Timeline::Session {
+            return self.computed_input(peer).ok_or(UsageError::NoSuchPeer);
+        }
+        if peer == self.local {
+            let own = self.inputs.as_ref().map(|inputs| &inputs.own).ok_or(UsageError::NoSuchPeer)?;
+            let (value, before) = own.at(tick);
+            return Ok((Some(value), Some(before), Source::Own));
+        }
+        if !self.is_host() {
+            return Err(UsageError::NoInputOf(peer));
+        }
+        let buffer = self.link_to(peer).ok_or(UsageError::NoSuchPeer)?.inputs.as_ref();
+        // a guest that has just come has none yet
+        let Some((value, before, source)) = buffer.map(|buffer| buffer.current()) else {
+            return Ok((None, None, Source::Absent));
+        };
+        Ok((value, Some(before), source))
     }
 
     fn ahead(&self) -> Option<i64> {
@@ -340,25 +382,21 @@ impl Step<'_> {
     /// [`UsageError::NotInSchema`] if the schema's input is not of this type, [`UsageError::NoSuchPeer`],
     /// [`UsageError::NoInputOf`] at a guest for another peer: guests are not told what others do, but what comes of it.
     pub fn input<I: Replicate + Default>(&self, peer: PeerId) -> Result<Input<I>, UsageError> {
+        self.at_peer().is_input::<I>()?;
         let of = |words: &[u32]| restore::<I>(words).unwrap_or_default();
+        let (value, before, source) = self.at_peer().words_of_input(self.timeline(), self.tick(), peer)?;
+        Ok(Input { value: value.map(of).unwrap_or_default(), before: before.map(of).unwrap_or_default(), source })
+    }
+
+    /// The same for an input that was registered with [`input_words`](crate::SchemaBuilder::input_words).
+    ///
+    /// # Errors
+    /// Those of [`input`](Self::input).
+    pub fn input_words(&self, peer: PeerId) -> Result<Input<&[u32]>, UsageError> {
         let at = self.at_peer();
-        at.is_input::<I>()?;
-        if self.timeline() != Timeline::Session {
-            return at.computed_input(peer).ok_or(UsageError::NoSuchPeer);
-        }
-        if peer == at.local {
-            let own = at.inputs.as_ref().map(|inputs| &inputs.own).ok_or(UsageError::NoSuchPeer)?;
-            let (value, before) = own.at(self.tick());
-            return Ok(Input { value: of(value), before: of(before), source: Source::Own });
-        }
-        if !at.is_host() {
-            return Err(UsageError::NoInputOf(peer));
-        }
-        let buffer = at.link_to(peer).ok_or(UsageError::NoSuchPeer)?.inputs.as_ref();
-        // a guest that has just come has none yet
-        let Some((value, before, source)) = buffer.map(|buffer| buffer.current()) else {
-            return Ok(Input { value: I::default(), before: I::default(), source: Source::Absent });
-        };
-        Ok(Input { value: value.map(of).unwrap_or_default(), before: of(before), source })
+        at.is_input::<InputWords>()?;
+        let (value, before, source) = at.words_of_input(self.timeline(), self.tick(), peer)?;
+        let default = at.schema.input.as_ref().map_or(&[][..], |entry| &entry.default);
+        Ok(Input { value: value.unwrap_or(default), before: before.unwrap_or(default), source })
     }
 }

@@ -43,9 +43,9 @@ fn three_ticks_byte_for_byte() {
     put(&mut own, 301, 25, 1);
     let mut w = BitWriter::new();
     own.write(&entry(), None, 8000, &mut w);
-    assert_eq!(w.len(), 27 + 16 + 1 + 1 + 9 + 3 + 1);
+    assert_eq!(w.len(), 27 + 16 + 1 + 1 + 8 + 3 + 1);
     let hex: Vec<_> = w.to_bytes().iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(hex.join(" "), "b3 25 40 20 03 68 08 01");
+    assert_eq!(hex.join(" "), "b3 25 40 20 03 c8 44 00");
     assert_eq!(told(&own, 8000), [(299, 100, 0), (300, 100, 0), (301, 125, 1)]);
 }
 

@@ -8,7 +8,7 @@
 use super::Fade;
 use super::track::Track;
 use crate::block::bits;
-use crate::column::{Blend, Reader};
+use crate::column::Reader;
 use crate::entities::Record;
 use crate::peer::Peer;
 use crate::replicate::Restorer;
@@ -29,7 +29,7 @@ pub(crate) struct Faded<C> {
 }
 
 /// Moves a value by what is left of corrections.
-pub(crate) fn shift<C>(value: C, fades: impl Iterator<Item = Faded<C>>, blend: Blend<C>) -> C {
+pub(crate) fn shift<C>(value: C, fades: impl Iterator<Item = Faded<C>>, blend: &dyn Fn(&C, &C, f32) -> C) -> C {
     fades.fold(value, |value, fade| {
         let moved = blend(&fade.after, &fade.before, fade.weight);
         blend(&fade.after, &blend(&value, &moved, 0.5), 2.0)

@@ -6,7 +6,6 @@ use super::{Cause, Correction, Wrong};
 use crate::netid::NetId;
 use crate::peer::Peer;
 use crate::policy::Timeline;
-use crate::rewind::saves::Save;
 use hecs::World;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
@@ -19,12 +18,6 @@ pub(super) struct Trial {
     depth: u64,
     /// What it came to for those entities.
     before: Vec<(NetId, Moment)>,
-}
-
-/// The same for the rollback timeline: a tick, and the world as the one after it began.
-pub(crate) struct RollbackTrial {
-    tick: Tick,
-    before: Save,
 }
 
 impl Peer {
@@ -75,46 +68,5 @@ impl Peer {
         let (predicted, authoritative) = (was.unwrap_or_default(), is.unwrap_or_default());
         let (cause, snapped, at) = (Cause::Unsaved, false, self.time.now);
         Some(Correction { cause, tick, depth, snapped, net, component, field, predicted, authoritative, values, at })
-    }
-
-    /// A guess of `tick` was wrong. Goes back to the beginning of the tick before it, whose frame was as it is run with again; `false` if
-    /// that cannot be.
-    pub(crate) fn try_rollback_again(&mut self, world: &mut World, tick: Tick) -> bool {
-        let (line, last) = (Timeline::Rollback, tick.minus(1));
-        let Some(saves) = self.saves[line].as_mut().filter(|_| self.config.check_writes) else { return false };
-        if saves.check_reach(last).is_err() {
-            return false;
-        }
-        let before = saves.take_save(tick);
-        let back = self.rewind_line(world, line, last).is_ok();
-        self.predictions.rollback_trial = before.filter(|_| back).map(|before| RollbackTrial { tick, before });
-        back
-    }
-
-    /// A step of the rollback timeline begins, and was saved: has the one before it come out as it had?
-    pub(crate) fn end_rollback_trial(&mut self, world: &World) {
-        let Some(RollbackTrial { tick, before }) = self.predictions.rollback_trial.take() else { return };
-        let line = Timeline::Rollback;
-        if self.time.ran < tick {
-            self.predictions.rollback_trial = Some(RollbackTrial { tick, before });
-            return;
-        }
-        let now = self.saves[line].as_ref().and_then(|saves| saves.get(tick));
-        let Some(now) = now.filter(|_| self.time.ran == tick) else { return };
-        let found = self.read_save(world, line, &before, |was| self.read_save(world, line, now, |is| was.difference(&is)));
-        let Some(found) = found.flatten().flatten() else { return };
-        self.note_correction(Correction {
-            cause: Cause::Unsaved,
-            tick: tick.minus(1),
-            depth: 1,
-            snapped: false,
-            net: found.net,
-            component: found.component.unwrap_or_default(),
-            field: found.field,
-            predicted: Vec::new(),
-            authoritative: Vec::new(),
-            values: [found.values.0, found.values.1],
-            at: self.time.now,
-        });
     }
 }

@@ -126,17 +126,6 @@ impl Saves {
         self.ring.iter().map(|s| s.tick).find(|saved| *saved > tick)
     }
 
-    /// Can a tick be gone back to?
-    pub(crate) fn check_reach(&self, tick: Tick) -> Result<(), RewindError> {
-        self.check(tick)
-    }
-
-    /// Takes the values of a save out, which is of no use any more.
-    pub(crate) fn take_save(&mut self, tick: Tick) -> Option<Save> {
-        let save = self.ring.iter_mut().find(|s| s.tick == tick)?;
-        Some(std::mem::replace(save, Save { tick, ..Save::default() }))
-    }
-
     pub(super) fn check(&self, tick: Tick) -> Result<(), RewindError> {
         if self.confirmed.is_some_and(|confirmed| tick <= confirmed) {
             return Err(RewindError::Confirmed(tick));

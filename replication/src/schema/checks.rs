@@ -1,6 +1,7 @@
 //! Who decides what, as the schema's calls resolve, and whether that can work.
 
 use super::{ComponentEntry, KindEntry, MessageEntry, SchemaMistake};
+use crate::forecast::Velocity;
 use crate::frames::ORDER_BITS;
 use crate::input::InputEntry;
 use crate::peer_id::PeerId;
@@ -17,6 +18,20 @@ pub(super) fn resolve(kind: &KindEntry, components: &[ComponentEntry]) -> Vec<Ar
         chosen.or(c.policy.as_ref()).unwrap_or(&kind.policy).clone()
     };
     std::iter::once(kind.policy.clone()).chain(components.iter().map(of)).collect()
+}
+
+/// By column: which other says how it moves.
+pub(super) fn velocities(components: &[ComponentEntry], mistakes: &mut Vec<SchemaMistake>) -> Vec<Option<Velocity>> {
+    let mut velocity = |own: &ComponentEntry| {
+        let type_id = own.velocity?;
+        let source = components.iter().position(|c| c.type_id == type_id);
+        let found = source.and_then(|i| Velocity::new(own.column.layout(), i + 1, components[i].column.layout()));
+        if found.is_none() {
+            mistakes.push(SchemaMistake::Velocity(own.name.clone()));
+        }
+        found
+    };
+    std::iter::once(None).chain(components.iter().map(&mut velocity)).collect()
 }
 
 pub(super) fn slots(components: &[ComponentEntry], kinds: &[KindEntry], mistakes: &mut Vec<SchemaMistake>) -> usize {
@@ -57,6 +72,7 @@ pub(super) fn add_grids(components: &mut Vec<ComponentEntry>, kinds: &mut [KindE
             parent: false,
             notify: false,
             tolerance: entry.tolerance,
+            velocity: entry.velocity,
             policy: entry.policy.clone(),
         };
         components.push(twin);

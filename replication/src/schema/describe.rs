@@ -118,6 +118,9 @@ pub(super) fn digest(inner: &Inner) -> u64 {
     for c in &inner.components {
         hasher.update(&c.digest.to_le_bytes());
     }
+    for c in 0..inner.columns() {
+        hasher.update(&inner.velocity(c).map_or(0, |v| v.source as u64).to_le_bytes());
+    }
     for k in &inner.kinds {
         hasher.update(k.name.as_bytes());
         k.policies.iter().for_each(|p| hasher.update(p.name().as_bytes()));

@@ -67,6 +67,11 @@ pub enum SchemaMistake {
     /// `.parent()` on a component without an entity field.
     #[error("component `{0}` is marked as parent but has no `hecs::Entity` field")]
     ParentWithoutEntity(String),
+    /// `.velocity::<V>()` of a type that is no component of the schema, or whose numbers do not go with this one's.
+    #[error(
+        "component `{0}` has a velocity that is not registered as a component, or has not as many fields in steps or of integers"
+    )]
+    Velocity(String),
     /// A kind that every peer computes, with a component that somebody publishes, or with options that only say something about
     /// what is published.
     #[error(

@@ -20,6 +20,7 @@ pub struct ComponentOptions<C> {
     pub(super) parent: bool,
     pub(super) notify: bool,
     pub(super) tolerance: u32,
+    pub(super) velocity: Option<TypeId>,
 }
 
 impl<C: Component> ComponentOptions<C> {
@@ -33,6 +34,7 @@ impl<C: Component> ComponentOptions<C> {
             parent: false,
             notify: false,
             tolerance: 0,
+            velocity: None,
         }
     }
 
@@ -56,14 +58,14 @@ impl<C: Component> ComponentOptions<C> {
 
     /// Is drawn between two samples, blended with `blend`; for types that are not [`Interpolate`].
     #[must_use]
-    pub fn interpolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
-        self.blend = Some(blend);
+    pub fn interpolate_with(mut self, blend: impl Fn(&C, &C, f32) -> C + Send + Sync + 'static) -> Self {
+        self.blend = Some(Arc::new(blend));
         self
     }
 
     /// The same as [`extrapolate`](Self::extrapolate), for types that are not [`Interpolate`].
     #[must_use]
-    pub fn extrapolate_with(mut self, blend: fn(&C, &C, f32) -> C) -> Self {
+    pub fn extrapolate_with(mut self, blend: impl Fn(&C, &C, f32) -> C + Send + Sync + 'static) -> Self {
         self.reckoned = true;
         self.interpolate_with(blend)
     }
@@ -80,6 +82,15 @@ impl<C: Component> ComponentOptions<C> {
     #[must_use]
     pub fn tolerance(mut self, steps: u32) -> Self {
         self.tolerance = steps;
+        self
+    }
+
+    /// Component `V` says how this one changes: by how many of its units a second, number by number, in the order in which the fields
+    /// stand. Both have as many fields in steps or of integers. Where an entity has both, the receiver of an older value carries it on
+    /// with the velocity, and only what that was off by is sent: of a position that is moved by its velocity, next to nothing.
+    #[must_use]
+    pub fn velocity<V: Component>(mut self) -> Self {
+        self.velocity = Some(TypeId::of::<V>());
         self
     }
 

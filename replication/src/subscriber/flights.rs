@@ -71,16 +71,28 @@ impl Subscriber {
             let tick = self.base.plus(1);
             self.base = tick;
             let changed = self.source(publisher).components(tick);
-            let clean = !self.stale_any && changed == 0;
-            if clean {
+            let mut carriers = self.flights.iter().filter(|f| f.send_tick == tick && !f.carried.is_empty()).peekable();
+            // the peer got all that changed, or there was nothing
+            let even = if carriers.peek().is_some() { carriers.all(|f| f.acked && f.whole) } else { changed == 0 };
+            if even && !self.stale_any {
                 continue;
             }
             self.scratch.fill(0);
             let first = self.floor();
-            for (i, flight) in self.flights.iter().enumerate().filter(|(_, f)| f.acked && f.send_tick == tick) {
+            for (i, flight) in self.flights.iter().enumerate().filter(|(_, f)| f.send_tick == tick) {
                 for x in &flight.carried {
+                    if !flight.acked {
+                        // it may arrive yet
+                        self.shared.mark_inexact(x.block as usize, tick);
+                        continue;
+                    }
                     let at = usize::from(x.component) * self.blocks + x.block as usize;
-                    self.scratch[at] |= self.settled(first + i as u64, x);
+                    let settled = self.settled(first + i as u64, x);
+                    self.scratch[at] |= settled;
+                    if settled != x.mask {
+                        // it arrived all the same
+                        self.shared.mark_inexact(x.block as usize, tick);
+                    }
                 }
             }
             self.step(tick, publisher);
@@ -93,18 +105,26 @@ impl Subscriber {
         let changes: SmallVec<[&[u64]; limits::COMPONENTS + 1]> = (0..self.columns).map(|c| source.changed(c, tick)).collect();
         let mut any = 0;
         for block in 0..source.blocks() {
-            let (mut before, mut after) = (0, 0);
+            let (mut before, mut after, mut other) = (0, 0, 0);
             for (c, changes) in changes.iter().enumerate() {
                 let at = c * self.blocks + block;
-                let changed = changes.get(block).map_or(0, |changed| changed & self.wants[at]);
+                let changed = changes.get(block).copied().unwrap_or(0);
+                other |= changed ^ self.scratch[at];
+                let changed = changed & self.wants[at];
                 let stale = self.stale[at];
                 before |= stale;
                 let left = (stale | changed) & !self.scratch[at];
                 self.stale[at] = left;
+                if left != 0 {
+                    self.shared.mark_unsettled(c, block, tick);
+                }
                 after |= left;
             }
             for row in bits(after & !before) {
                 self.as_of[block * BLOCK + row as usize] = tick.minus(1);
+            }
+            if other != 0 {
+                self.shared.mark_inexact(block, tick);
             }
             any |= after;
         }
@@ -143,12 +163,17 @@ impl Subscriber {
                 self.stats.lost += u64::from(losing && !flight.carried.is_empty());
                 for at in 0..self.flights[i].carried.len() {
                     let x = self.flights[i].carried[at];
+                    if losing {
+                        // it may arrive yet
+                        self.shared.mark_inexact(x.block as usize, self.flights[i].send_tick);
+                    }
                     let (c, block) = (usize::from(x.component), x.block as usize);
                     let at = c * self.blocks + block;
                     // what is not wanted any more is sent again only if it was forced: then it is stale
                     let again = x.mask & !self.scratch[at] & (self.wants[at] | self.stale[at]);
                     let again = if losing && again != 0 { again & !self.hidden_in(c, block) } else { 0 };
                     if again != 0 {
+                        self.fresh = None;
                         self.pending[at] |= again;
                         self.mark_since(block, again, x.since);
                     }

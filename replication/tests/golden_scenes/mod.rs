@@ -1,5 +1,7 @@
 //! The scenes whose bytes are golden: short, without chance, each for some of the shapes.
 
+mod guesses;
+
 use crate::common::record::{Log, Passed, Recorder, Way};
 use crate::second_decoder::messages::{read_control, read_reliable, read_unreliable};
 use crate::second_decoder::packet::Packet;
@@ -31,6 +33,15 @@ enum Mood {
     Calm,
     Angry,
     Asleep,
+}
+
+/// By how much a spot moves in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+struct Stride {
+    #[net(step = 0.5, range = -50.0..=50.0)]
+    x: f32,
+    #[net(step = 0.5, range = -50.0..=50.0)]
+    y: f32,
 }
 
 /// A field of every code.
@@ -68,7 +79,8 @@ struct Player;
 
 fn schema() -> tidelock::Schema {
     tidelock::Schema::builder("golden")
-        .component::<Spot>("spot", |c| c.interpolate())
+        .component::<Spot>("spot", |c| c.interpolate().velocity::<Stride>())
+        .component::<Stride>("stride", |c| c)
         .component::<Paint>("paint", |c| c)
         .component::<Odd>("odd", |c| c)
         .kind::<Crate>("crate", Host::default())
@@ -103,6 +115,7 @@ pub(crate) fn described() -> Schema {
             ("spot", fields(&[("x", metres), ("y", metres)])),
             ("paint", fields(&[("colour", Code::Number { max: 1000, order: 2 })])),
             ("odd", odd),
+            ("stride", fields(&[("x", Code::Number { max: 200, order: 4 }), ("y", Code::Number { max: 200, order: 4 })])),
         ],
         2,
         2,
@@ -111,6 +124,7 @@ pub(crate) fn described() -> Schema {
             ("ping", false, fields(&[("value", Code::Number { max: 65_535, order: 2 })])),
         ],
     )
+    .moved("spot", &[0.01, 0.01], "stride", &[(-50.0, 0.5), (-50.0, 0.5)])
 }
 
 /// What arrived, and what the second reader makes of it.
@@ -241,6 +255,9 @@ pub(crate) fn all_scenes() -> Vec<(&'static str, Scene)> {
         ("fields", every_field()),
         ("sight", sight()),
         ("rows", rows()),
+        ("strides", guesses::strides()),
+        ("spins", guesses::spins()),
+        ("pairs", guesses::pairs()),
     ]
 }
 

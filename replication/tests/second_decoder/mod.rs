@@ -6,11 +6,14 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod bits;
+pub mod codings;
+pub mod guess;
 pub mod messages;
 pub mod of_common;
 pub mod packet;
 pub mod rows;
 pub mod stream;
+pub mod tables;
 pub mod values;
 
 /// Why bytes had no effect.
@@ -59,12 +62,26 @@ pub struct Message {
 }
 
 /// What both sides know before the first byte.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
     pub components: Vec<Component>,
     pub messages: Vec<Message>,
     pub owners: u32,
+    /// Ticks a second, as the welcome says.
+    pub rate: u64,
     presence: Vec<Field>,
+    velocities: Vec<Velocity>,
+}
+
+/// That one component says how another moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Velocity {
+    pub of: usize,
+    pub source: usize,
+    /// Of each Number of the component: its step.
+    pub steps: Vec<f64>,
+    /// Of each Number of the velocity: its least value and its step.
+    pub speeds: Vec<(f64, f64)>,
 }
 
 /// Fields by name and code.
@@ -83,7 +100,7 @@ impl Schema {
             .collect();
         messages.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         let presence = presence_fields(components.len() as u32, kinds, owners);
-        Self { components, messages, owners, presence }
+        Self { components, messages, owners, rate: 60, presence, velocities: Vec::new() }
     }
 
     /// The table of a component by its column: 0 is presence.
@@ -92,6 +109,18 @@ impl Schema {
             0 => &self.presence,
             _ => &self.components[component - 1].fields,
         }
+    }
+
+    /// The same where component `of` is moved by `source`.
+    pub fn moved(mut self, of: &str, steps: &[f64], source: &str, speeds: &[(f64, f64)]) -> Self {
+        let (of, source) = (self.column(of), self.column(source));
+        self.velocities.push(Velocity { of, source, steps: steps.to_vec(), speeds: speeds.to_vec() });
+        self
+    }
+
+    /// What moves a component.
+    pub fn velocity(&self, component: usize) -> Option<&Velocity> {
+        self.velocities.iter().find(|velocity| velocity.of == component)
     }
 
     /// Whether a value of the component names an entity anywhere.

@@ -3,9 +3,12 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::bits::{Bits, widen};
+use super::codings::{Codings, Forecast, MaskGuess, read_codings};
+use super::guess::{by_motion, by_velocity};
 use super::rows::{List, read_list_of_rows};
 use super::stream::Mirror;
-use super::values::{Base, read_value};
+use super::tables::usual_of;
+use super::values::read_value_with;
 use super::{Fault, Schema};
 
 /// The fields in front of the entries that decide whether the rest is read at all.
@@ -29,6 +32,8 @@ pub struct Packet {
     /// Ranges of numbers, lowest and greatest, newest range first.
     pub ack: Option<Vec<(u64, u64)>>,
     pub stamp: Option<Stamp>,
+    /// Of a packet with entries.
+    pub codings: Option<Codings>,
     pub entries: Vec<Entry>,
     /// Of a packet with a list of rows.
     pub list: Option<List>,
@@ -56,9 +61,13 @@ pub struct Entry {
     /// The entry names its own baseline, instead of taking the packet's.
     pub own_base: bool,
     pub sample_age: u64,
+    /// All of its head but the masks was one bit.
+    pub short: bool,
+    /// Masks are guessed from the baseline's send.
+    pub guessed: bool,
     /// The rows that had been at rest, if the entry says so of any.
     pub rested: Option<u64>,
-    /// Component, rows, and the mode of the mask; no mode where the mask is that of the component before.
+    /// Component, rows, and how the difference to the guess was written; none where the guess was right. Without rows: not here.
     pub masks: Vec<(usize, u64, Option<u64>)>,
     pub values: Vec<Value>,
 }
@@ -107,7 +116,19 @@ pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greates
     let ack = if bits.bit()? { Some(read_ack(bits, greatest_sent_back)?) } else { None };
     let stamp = if bits.bit()? { Some(read_stamp(bits)?) } else { None };
     let Front { number, send_tick, .. } = front;
-    Ok(Packet { number, send_tick, session_tick, base, complete, floor, ack, stamp, entries: Vec::new(), list: None })
+    Ok(Packet {
+        number,
+        send_tick,
+        session_tick,
+        base,
+        complete,
+        floor,
+        ack,
+        stamp,
+        codings: None,
+        entries: Vec::new(),
+        list: None,
+    })
 }
 
 /// Reads everything after the front.
@@ -118,9 +139,14 @@ pub fn read_rest(mut bits: Bits<'_>, front: Front, known: Known<'_>) -> Result<P
         bits.ended()?;
         return Ok(packet);
     }
+    if !bits.bit()? {
+        bits.ended()?;
+        return Ok(packet);
+    }
+    packet.codings = Some(read_codings(&mut bits, known.schema)?);
+    still_kept(packet.base, &packet, known)?;
     let mut context = Context::default();
-    while bits.bit()? {
-        let mut entry = read_head(&mut bits, &packet, &context, known)?;
+    while let Some(mut entry) = read_head(&mut bits, &packet, &context, known)? {
         entry.values = read_values(&mut bits, &packet, &entry, known)?;
         context = Context::after(&entry);
         packet.entries.push(entry);
@@ -170,89 +196,131 @@ fn read_stamp(bits: &mut Bits<'_>) -> Result<Stamp, Fault> {
 pub struct Context {
     next_block: u64,
     sample_age: u64,
-    components: Vec<usize>,
 }
 
 impl Context {
     pub fn after(entry: &Entry) -> Self {
-        let components = entry.masks.iter().map(|(component, ..)| *component).collect();
-        Self { next_block: entry.block + 1, sample_age: entry.sample_age, components }
+        Self { next_block: entry.block + 1, sample_age: entry.sample_age }
     }
 }
 
-/// Reads an entry up to its values; the bit in front that says that there is one was read.
-pub fn read_head(bits: &mut Bits<'_>, packet: &Packet, context: &Context, known: Known<'_>) -> Result<Entry, Fault> {
-    let block = if bits.bit()? {
-        context.next_block
-    } else if bits.bit()? {
-        context.next_block.checked_sub(1).ok_or(Fault::Malformed("a block below 0"))?
-    } else {
-        bits.exp_golomb(4)?
+/// A send tick that is referred to must be among those that are kept.
+fn still_kept(tick: Option<u64>, packet: &Packet, known: Known<'_>) -> Result<(), Fault> {
+    let newest = packet.send_tick.max(known.greatest_send_tick);
+    if tick.is_some_and(|tick| tick + 64 <= newest) {
+        return Err(Fault::Useless("what a packet refers to is no longer kept"));
+    }
+    Ok(())
+}
+
+/// Reads an entry up to its values; none at the end of the packet.
+pub fn read_head(bits: &mut Bits<'_>, packet: &Packet, context: &Context, known: Known<'_>) -> Result<Option<Entry>, Fault> {
+    let mut entry = Entry {
+        block: context.next_block,
+        base: packet.base,
+        own_base: false,
+        sample_age: context.sample_age,
+        short: true,
+        guessed: true,
+        rested: None,
+        masks: Vec::new(),
+        values: Vec::new(),
     };
-    if block >= known.blocks {
+    let mut some_rested = false;
+    if bits.bit()? {
+        if !bits.bit()? {
+            return Ok(None);
+        }
+        some_rested = read_long_head(bits, packet, &mut entry)?;
+    }
+    if entry.block >= known.blocks {
         return Err(Fault::Malformed("a block beyond the rows of the publisher"));
     }
-    let own_base = bits.bit()?;
-    let base = if own_base { read_base(bits, packet.send_tick)? } else { packet.base };
-    let newest = packet.send_tick.max(known.greatest_send_tick);
-    if base.is_some_and(|base| base + 64 <= newest) {
-        return Err(Fault::Useless("an entry's baseline is no longer kept"));
+    read_masks(bits, packet, &mut entry, known)?;
+    if some_rested {
+        entry.rested = Some(read_rested(bits, &entry.masks)?);
     }
-    let sample_age = if bits.bit()? { bits.exp_golomb(3)? } else { context.sample_age };
-    if sample_age > 255 {
+    let age = entry.base.map_or(0, |base| packet.send_tick - base);
+    let of = |component: &usize| packet.codings.as_ref().and_then(|codings| codings.components.get(component));
+    let by_motion = |(component, ..): &(usize, u64, Option<u64>)| of(component).is_some_and(|c| c.forecast == Forecast::Motion);
+    let goes_on = !entry.own_base && entry.masks.iter().any(by_motion);
+    let oldest = entry.base.map(|base| if goes_on { base.saturating_sub(age) } else { base });
+    still_kept(oldest, packet, known)?;
+    Ok(Some(entry))
+}
+
+/// Says whether some rows had been at rest.
+fn read_long_head(bits: &mut Bits<'_>, packet: &Packet, entry: &mut Entry) -> Result<bool, Fault> {
+    entry.short = false;
+    if !bits.bit()? {
+        entry.block = if bits.bit()? {
+            entry.block.checked_sub(1).ok_or(Fault::Malformed("a block below 0"))?
+        } else {
+            bits.exp_golomb(4)?
+        };
+    }
+    entry.own_base = bits.bit()?;
+    if entry.own_base {
+        entry.base = read_base(bits, packet.send_tick)?;
+        entry.guessed = false;
+    } else {
+        entry.guessed = bits.bit()?;
+    }
+    if bits.bit()? {
+        entry.sample_age = bits.exp_golomb(3)?;
+    }
+    if entry.sample_age > 255 {
         return Err(Fault::Malformed("a sample that is too old"));
     }
-    let some_rested = bits.bit()?;
-    let components = if bits.bit()? {
-        context.components.clone()
-    } else {
-        let set = bits.number(1 + known.schema.components.len() as u32)?;
-        (0..64).filter(|component| set >> component & 1 == 1).collect()
-    };
-    if components.is_empty() {
-        return Err(Fault::Malformed("an entry without components"));
-    }
-    let masks = read_masks(bits, &components)?;
-    let rested = if some_rested { Some(read_rested(bits, &masks)?) } else { None };
-    Ok(Entry { block, base, own_base, sample_age, rested, masks, values: Vec::new() })
+    bits.bit()
 }
 
-fn read_masks(bits: &mut Bits<'_>, components: &[usize]) -> Result<Vec<(usize, u64, Option<u64>)>, Fault> {
-    let mut masks: Vec<(usize, u64, Option<u64>)> = Vec::new();
-    for component in components {
-        let same = match masks.last() {
-            Some((_, rows, _)) if bits.bit()? => Some(*rows),
-            _ => None,
+fn read_masks(bits: &mut Bits<'_>, packet: &Packet, entry: &mut Entry, known: Known<'_>) -> Result<(), Fault> {
+    let codings = packet.codings.as_ref().expect("they stand in front of the entries");
+    let mut before = 0;
+    for (component, coding) in &codings.components {
+        let guess = match (coding.masks, packet.base) {
+            (MaskGuess::Baseline, Some(base)) if entry.guessed => known.mirror.received_at(*component, entry.block, base),
+            (MaskGuess::Before, _) => before,
+            _ => 0,
         };
-        match same {
-            Some(rows) => masks.push((*component, rows, None)),
-            None => {
-                let (rows, mode) = read_mask(bits)?;
-                masks.push((*component, rows, Some(mode)));
-            }
+        let (difference, mode) = read_mask(bits)?;
+        let rows = guess ^ difference;
+        if rows != 0 {
+            entry.masks.push((*component, rows, mode));
         }
+        before = rows;
     }
-    Ok(masks)
+    if entry.masks.is_empty() {
+        return Err(Fault::Malformed("an entry without rows"));
+    }
+    Ok(())
 }
 
-fn read_mask(bits: &mut Bits<'_>) -> Result<(u64, u64), Fault> {
-    let mode = bits.number(2)?;
-    let rows = match mode {
-        0 => read_list(bits)?,
-        1 => u64::MAX,
-        2 => !read_list(bits)?,
-        _ => bits.number(64)?,
-    };
-    if rows == 0 {
-        return Err(Fault::Malformed("an empty mask"));
+/// The rows of a difference, and how they were written.
+fn read_mask(bits: &mut Bits<'_>) -> Result<(u64, Option<u64>), Fault> {
+    if !bits.bit()? {
+        return Ok((0, None));
     }
-    Ok((rows, mode))
+    if !bits.bit()? {
+        return Ok((read_list(bits)?, Some(0)));
+    }
+    if !bits.bit()? {
+        return Ok((u64::MAX, Some(1)));
+    }
+    if !bits.bit()? {
+        return Ok((!read_list(bits)?, Some(2)));
+    }
+    Ok((bits.number(64)?, Some(3)))
 }
 
 fn read_list(bits: &mut Bits<'_>) -> Result<u64, Fault> {
-    let length = bits.exp_golomb(3)?.saturating_add(1);
+    let length = bits.exp_golomb(0)?.saturating_add(1);
     if length > 64 {
         return Err(Fault::Malformed("a list of more than 64 rows"));
+    }
+    if length == 1 {
+        return Ok(1 << bits.number(6)?);
     }
     let order = (64 / length).ilog2().saturating_sub(1);
     let mut rows = 0;
@@ -278,18 +346,47 @@ fn read_rested(bits: &mut Bits<'_>, masks: &[(usize, u64, Option<u64>)]) -> Resu
 }
 
 fn read_values(bits: &mut Bits<'_>, packet: &Packet, entry: &Entry, known: Known<'_>) -> Result<Vec<Value>, Fault> {
+    let codings = packet.codings.as_ref().expect("they stand in front of the entries");
     let mut values = Vec::new();
     for (component, rows, _) in &entry.masks {
         let fields = known.schema.fields(*component);
+        let coding = codings.components.get(component).filter(|_| !entry.own_base);
+        let age = entry.base.map_or(1, |base| packet.send_tick - base);
+        let tables = coding.and_then(|coding| coding.tables.clone()).unwrap_or_else(|| usual_of(fields, age));
+        let forecast = coding.map_or(Forecast::Still, |coding| coding.forecast);
         for place in rows_in(*rows) {
             let row = entry.block * 64 + place;
-            let in_force = |base| known.mirror.in_force(known.schema, *component, row, base);
-            let old = entry.base.map(|base| (in_force(base), packet.send_tick - base));
-            let words = read_value(bits, fields, old.as_ref().map(|(words, age)| Base { words, age: *age }))?;
+            let guess = entry.base.map(|base| guess(known, *component, row, (base, age), forecast, codings.elapsed));
+            let words = read_value_with(bits, fields, guess.as_deref(), &tables)?;
             values.push(Value { component: *component, row, words });
         }
     }
     Ok(values)
+}
+
+fn guess(
+    known: Known<'_>,
+    component: usize,
+    row: u64,
+    (base, age): (u64, u64),
+    forecast: Forecast,
+    elapsed: Option<u64>,
+) -> Vec<u32> {
+    let schema = known.schema;
+    let fields = schema.fields(component);
+    let then = known.mirror.in_force(schema, component, row, base);
+    match (forecast, schema.velocity(component), elapsed) {
+        (Forecast::Motion, ..) => {
+            let older = known.mirror.in_force(schema, component, row, base.saturating_sub(age));
+            by_motion(fields, &older, &then)
+        }
+        (Forecast::Velocity, Some(pair), Some(elapsed)) => {
+            let words = known.mirror.in_force(schema, pair.source, row, base);
+            let seconds = elapsed as f64 / schema.rate as f64;
+            by_velocity(pair, fields, schema.fields(pair.source), &words, &then, seconds)
+        }
+        _ => then,
+    }
 }
 
 /// The rows of a mask, ascending.
@@ -319,6 +416,14 @@ impl Display for Packet {
                 None => writeln!(f, "  stamp {}", stamp.clock)?,
             }
         }
+        if let Some(codings) = &self.codings {
+            let elapsed = codings.elapsed.map_or(String::new(), |elapsed| format!(" elapsed {elapsed}"));
+            writeln!(f, "  codings{elapsed}")?;
+            for (component, coding) in &codings.components {
+                let tables = coding.tables.as_ref().map_or("usual".into(), |tables| format!("{tables:?}"));
+                writeln!(f, "    component {component} masks {:?} values {:?} tables {tables}", coding.masks, coding.forecast)?;
+            }
+        }
         self.entries.iter().try_for_each(|entry| entry.fmt(f))?;
         self.list.iter().try_for_each(|list| list.fmt(f))
     }
@@ -328,12 +433,17 @@ impl Display for Entry {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let own = if self.own_base { "own base" } else { "base" };
         write!(f, "  entry block {} {own} {} sample age {}", self.block, or_none(self.base), self.sample_age)?;
+        if self.short {
+            write!(f, " short")?;
+        } else if !self.guessed {
+            write!(f, " no rows guessed")?;
+        }
         if let Some(rested) = self.rested {
             write!(f, " rested {}", list(rested))?;
         }
         writeln!(f)?;
         for (component, rows, mode) in &self.masks {
-            let mode = mode.map_or("same mask".into(), |mode| format!("mode {mode}"));
+            let mode = mode.map_or("as guessed".into(), |mode| format!("mode {mode}"));
             writeln!(f, "    component {component} {mode} rows {}", list(*rows))?;
             for value in self.values.iter().filter(|value| value.component == *component) {
                 writeln!(f, "      row {} {:?}", value.row, value.words)?;

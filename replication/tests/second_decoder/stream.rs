@@ -25,6 +25,12 @@ impl Mirror {
         received.map_or_else(|| vec![0; words_of(schema.fields(component))], |(_, words)| words.clone())
     }
 
+    /// The rows of a block of which a value of the component was received at just this send tick.
+    pub fn received_at(&self, component: usize, block: u64, tick: u64) -> u64 {
+        let has = |place| self.values.get(&(component, block * 64 + place)).is_some_and(|ticks| ticks.contains_key(&tick));
+        (0..64).filter(|place| has(*place)).fold(0, |rows, place| rows | 1 << place)
+    }
+
     /// The newest value and its send tick.
     pub fn newest(&self, component: usize, row: u64) -> Option<(u64, &[u32])> {
         let (tick, words) = self.values.get(&(component, row))?.last_key_value()?;

@@ -1,10 +1,9 @@
 //! Section 2.7 of `docs/WIRE.md`: values, field by field.
 
-use super::bits::{Bits, bits_for, unzigzag};
-use super::{Code, Fault, Field};
-
-/// From so many ones on, a difference is an escape.
-const ESCAPE_ONES: u32 = 12;
+pub use super::Code;
+use super::bits::{Bits, bits_for};
+use super::tables::{has_table, read_difference, usual_of};
+use super::{Fault, Field};
 
 /// What a value is read against: its words at the baseline, and how many send ticks ago that was.
 #[derive(Clone, Copy)]
@@ -30,15 +29,26 @@ pub fn words_of(fields: &[Field]) -> usize {
     fields.iter().map(|field| field.code.words()).sum()
 }
 
-/// Reads one value: absolutely, or against `base`.
+/// Reads one value: absolutely, or against `base` with the usual tables for its age.
 pub fn read_value(bits: &mut Bits<'_>, fields: &[Field], base: Option<Base<'_>>) -> Result<Vec<u32>, Fault> {
+    let tables = usual_of(fields, base.map_or(1, |base| base.age));
+    read_value_with(bits, fields, base.map(|base| base.words), &tables)
+}
+
+/// Reads one value: absolutely, or as the difference to a guess. `tables`: of the fields that have one.
+pub fn read_value_with(
+    bits: &mut Bits<'_>,
+    fields: &[Field],
+    guess: Option<&[u32]>,
+    tables: &[usize],
+) -> Result<Vec<u32>, Fault> {
     let mut words = Vec::with_capacity(words_of(fields));
-    // Entries before this index stand inside a Maybe that was absent in the baseline.
+    // Entries before this index stand inside a Maybe that was absent in the guess.
     let mut absolute_until = 0;
     let mut index = 0;
     while let Some(field) = fields.get(index) {
         let at = words.len();
-        let old = base.filter(|_| index >= absolute_until).map(|base| Base { words: &base.words[at..], age: base.age });
+        let old = guess.filter(|_| index >= absolute_until).map(|guess| &guess[at..]);
         if let Code::Maybe { fields: inner } = field.code {
             let there = bits.bit()?;
             words.push(u32::from(there));
@@ -48,36 +58,38 @@ pub fn read_value(bits: &mut Bits<'_>, fields: &[Field], base: Option<Base<'_>>)
                 index = end;
                 continue;
             }
-            if old.is_some_and(|old| old.words[0] == 0) {
+            if old.is_some_and(|old| old[0] == 0) {
                 absolute_until = absolute_until.max(end);
             }
         } else {
-            read_field(bits, field.code, old, &mut words)?;
+            let place = fields[..index].iter().filter(|field| has_table(field.code)).count();
+            let table = if has_table(field.code) { tables[place] } else { 0 };
+            read_field(bits, field.code, old, table, &mut words)?;
         }
         index += 1;
     }
     Ok(words)
 }
 
-fn read_field(bits: &mut Bits<'_>, code: Code, base: Option<Base<'_>>, out: &mut Vec<u32>) -> Result<(), Fault> {
-    let Some(base) = base else { return read_absolute(bits, code, out) };
+fn read_field(bits: &mut Bits<'_>, code: Code, old: Option<&[u32]>, table: usize, out: &mut Vec<u32>) -> Result<(), Fault> {
+    let Some(old) = old else { return read_absolute(bits, code, out) };
     match code {
-        Code::Number { max, order } => {
-            let value = read_difference(bits, base.words[0], order, base.age, bits_for(max))?;
-            out.push(within(value, max)?);
-        }
-        Code::Wrapping { bits: width } => {
-            let value = read_difference(bits, base.words[0], 4, base.age, width)?;
-            out.push((value as u64 & ((1 << width) - 1)) as u32);
-        }
+        Code::Number { max, .. } => match read_difference(bits, table)? {
+            Some(difference) => out.push(within(i64::from(old[0]) + difference, max)?),
+            None => return read_absolute(bits, code, out),
+        },
+        Code::Wrapping { bits: width } => match read_difference(bits, table)? {
+            Some(difference) => out.push((i64::from(old[0]) + difference).rem_euclid(1 << width) as u32),
+            None => return read_absolute(bits, code, out),
+        },
         Code::Quat { bits: width } => {
-            if !bits.bit()? {
-                return read_absolute(bits, code, out);
-            }
-            let mut words = [base.words[0], 0, 0, 0];
-            for (word, old) in words[1..].iter_mut().zip(&base.words[1..]) {
-                let value = read_difference(bits, *old, 3, base.age, width)?;
-                *word = within(value, u32::MAX)?;
+            let mut words = [old[0], 0, 0, 0];
+            for place in 1..4 {
+                match read_difference(bits, table)? {
+                    Some(difference) => words[place] = within(i64::from(old[place]) + difference, u32::MAX)?,
+                    None if place == 1 => return read_absolute(bits, code, out),
+                    None => return Err(Fault::Malformed("an escape within a rotation")),
+                }
             }
             check_quat(words, width)?;
             out.extend(words);
@@ -87,7 +99,7 @@ fn read_field(bits: &mut Bits<'_>, code: Code, base: Option<Base<'_>>, out: &mut
             if !bits.bit()? {
                 return read_absolute(bits, code, out);
             }
-            out.extend(&base.words[..code.words()]);
+            out.extend(&old[..code.words()]);
         }
     }
     Ok(())
@@ -138,16 +150,6 @@ fn read_text(bits: &mut Bits<'_>, cap: u32, out: &mut Vec<u32>) -> Result<(), Fa
     out.push(length);
     out.extend(bytes.chunks(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])));
     Ok(())
-}
-
-/// The new number of a difference to `old`, before any check of its range.
-fn read_difference(bits: &mut Bits<'_>, old: u32, order: u32, age: u64, width: u32) -> Result<i64, Fault> {
-    let wider = age.max(1).ilog2().min(4);
-    let ones = bits.ones(ESCAPE_ONES)?;
-    if ones == ESCAPE_ONES {
-        return Ok(bits.number(width)? as i64);
-    }
-    Ok(i64::from(old) + unzigzag(bits.exp_golomb_rest(ones, order + wider)?))
 }
 
 fn within(value: i64, max: u32) -> Result<u32, Fault> {

@@ -30,18 +30,42 @@ fn b(m: u32) -> u32 {
     if m == 0 { 0 } else { m.ilog2() + 1 }
 }
 
-/// S: the value, from its base.
-fn s(r: &mut Bits, order: u32, age: u64, bits: u32, base: u32) -> i64 {
-    let k = order + age.max(1).ilog2().min(4);
-    let mut n = 0;
-    while n < 12 && r.bit() {
-        n += 1;
+/// The lengths of the codes of a table, from the page that is part of the format.
+fn lengths(table: usize) -> Vec<u32> {
+    let line = include_str!("../../../docs/codes.txt").lines().nth(1 + table).expect("a line for each table");
+    let runs = line.split(' ').skip(1).map(|run| run.split_once('*').expect("length and times"));
+    runs.flat_map(|(length, times)| vec![length.parse().unwrap(); times.parse().unwrap()]).collect()
+}
+
+/// The token that is next, found by counting codes up length by length.
+fn token(r: &mut Bits, table: usize) -> usize {
+    let lengths = lengths(table);
+    let (mut code, mut first) = (0, 0);
+    for length in 1.. {
+        code = 2 * code + r.number(1);
+        first *= 2;
+        let tokens: Vec<usize> = (0..73).filter(|t| lengths[*t] == length).collect();
+        if code - first < tokens.len() as u64 {
+            return tokens[(code - first) as usize];
+        }
+        first += tokens.len() as u64;
     }
-    if n == 12 {
-        return r.number(bits) as i64;
-    }
-    let v = r.golomb_after(n, k) as i64;
-    i64::from(base) + if v % 2 == 0 { v / 2 } else { -(v + 1) / 2 }
+    unreachable!()
+}
+
+/// S: the difference, or none after the token 72.
+fn s(r: &mut Bits, order: u32, age: u64) -> Option<i64> {
+    let m = 1.5 * f64::from(1 << (order + age.max(1).ilog2().min(4)));
+    let table = (1..42).filter(|i| m > 0.15 * 1.6f64.powf(f64::from(*i) - 0.5)).max().unwrap_or(0);
+    let v = match token(r, table as usize) {
+        72 => return None,
+        t if t < 16 => t as i64,
+        t => {
+            let (n, b) = ((t - 16) / 2 + 4, (t - 16) % 2);
+            (1i64 << n) + ((b as i64) << (n - 1)) + r.number(n as u32 - 1) as i64
+        }
+    };
+    Some(if v % 2 == 0 { v / 2 } else { -(v + 1) / 2 })
 }
 
 fn split(v: u64) -> Vec<u32> {
@@ -77,15 +101,19 @@ fn absolute(code: FieldCode, r: &mut Bits) -> Vec<u32> {
 
 fn difference(code: FieldCode, base: &[u32], age: u64, r: &mut Bits) -> Vec<u32> {
     match code {
-        FieldCode::Number { max, order } => vec![s(r, order, age, b(max), base[0]) as u32],
-        FieldCode::Wrapping { bits } => vec![s(r, 4, age, bits, base[0]).rem_euclid(1 << bits) as u32],
+        FieldCode::Number { order, .. } => match s(r, order, age) {
+            Some(d) => vec![(i64::from(base[0]) + d) as u32],
+            None => absolute(code, r),
+        },
+        FieldCode::Wrapping { bits } => match s(r, 4, age) {
+            Some(d) => vec![(i64::from(base[0]) + d).rem_euclid(1 << bits) as u32],
+            None => absolute(code, r),
+        },
         FieldCode::Choice { count: 1 | 2 } | FieldCode::Maybe { .. } => absolute(code, r),
-        FieldCode::Quat { bits } => {
-            if !r.bit() {
-                return absolute(code, r);
-            }
-            let mut words = vec![base[0]];
-            words.extend(base[1..].iter().map(|&old| s(r, 3, age, bits, old) as u32));
+        FieldCode::Quat { .. } => {
+            let Some(first) = s(r, 3, age) else { return absolute(code, r) };
+            let mut words = vec![base[0], (i64::from(base[1]) + first) as u32];
+            words.extend(base[2..].iter().map(|&old| (i64::from(old) + s(r, 3, age).expect("no 72 here")) as u32));
             words
         }
         _ if r.bit() => base.to_vec(),

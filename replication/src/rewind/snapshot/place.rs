@@ -89,7 +89,7 @@ impl Peer {
             if record.kind != kind && kinds >> record.kind & 1 == 0 {
                 return Err(SnapshotError::Taken(row.net));
             }
-            let is_it = |e: &Entity| world.get::<&Networked>(*e).is_ok_and(|mark| mark.net == row.net);
+            let is_it = |e: &Entity| world.get::<&Networked>(*e).is_ok_and(|mark| mark.id() == row.net);
             Ok(Some(record.entity).filter(|e| record.kind == kind && !record.parked && is_it(e)))
         };
         let mut places = Vec::with_capacity(head.rows.len());

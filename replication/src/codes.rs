@@ -1,0 +1,329 @@
+//! Prefix codes for what a guess was off by: a family of fixed tables, of which the sender names the one that fits.
+//!
+//! A difference becomes a number z (zigzag: 0, −1, 1, −2, 2 … are 0, 1, 2, 3, 4 …), and z a **token** and some bits of its own:
+//!
+//! | token | stands for | followed by |
+//! |---|---|---|
+//! | 0 to 15 | z itself | nothing |
+//! | 16 + 2(n − 4) + b, n from 4 to 31 | z with n + 1 bits, the second highest of which is b | the n − 1 lower bits |
+//! | 72 | none of these: what follows is the value itself | the absolute form of the field |
+//!
+//! A **table** is a canonical prefix code of the 73 tokens, none longer than 10 bits. Lengths follow from weights, which are those
+//! of a distribution of z: tables 0 to 41 of an exponential one with mean 0.15 · 1.6ⁱ, tables 42 to 61 of the positive half of a
+//! normal one with deviation 1.5 · 1.6ⁱ, i counted from the first of each. Table 62 has nothing but token 72, of no bits: every value
+//! is absolute. The lengths of all tables stand in `docs/codes.txt`, which is part of the format.
+//!
+//! Codes are given out in ascending order of length, then token, counting up, as in RFC 1951, 3.2.2; they are written from their
+//! *first* bit on, so that the reader finds them by looking a fixed number of bits ahead.
+
+use std::sync::LazyLock;
+use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
+
+/// Tokens of a table.
+pub(crate) const TOKENS: usize = 73;
+/// The token that the value itself follows.
+pub(crate) const ESCAPE: usize = TOKENS - 1;
+/// The longest code, in bits.
+pub(crate) const LONGEST: u32 = 10;
+/// Tables after an exponential distribution, the first ones.
+const EXPONENTIAL: usize = 42;
+/// Tables after a normal one.
+const NORMAL: usize = 20;
+/// The table in which every value is absolute.
+pub(crate) const RAW: u8 = (EXPONENTIAL + NORMAL) as u8;
+/// How many tables there are.
+pub(crate) const TABLES: usize = RAW as usize + 1;
+
+const RATIO: f64 = 1.6;
+const FIRST_MEAN: f64 = 0.15;
+const FIRST_DEVIATION: f64 = 1.5;
+/// Small numbers have their code and their own bits in one look.
+const SMALL: usize = 256;
+
+static TABLE: LazyLock<Vec<Table>> = LazyLock::new(|| (0..TABLES).map(|i| Table::new(&lengths(i))).collect());
+
+/// A table by its number, below [`TABLES`].
+#[inline]
+pub(crate) fn table(index: u8) -> &'static Table {
+    &TABLE[usize::from(index)]
+}
+
+/// The exponential table for differences whose z is about `mean`.
+pub(crate) fn for_mean(mean: f64) -> u8 {
+    let (mut index, mut next) = (0u8, FIRST_MEAN * RATIO);
+    // half way to the next, in ratio: √1.6
+    while usize::from(index) + 1 < EXPONENTIAL && mean > next / 1.264_911_064 {
+        index += 1;
+        next *= RATIO;
+    }
+    index
+}
+
+/// One code.
+pub(crate) struct Table {
+    /// By z: code and own bits in the low 24 bits, their number above.
+    small: [u32; SMALL],
+    /// By token: code, and its length.
+    codes: [(u16, u8); TOKENS],
+    /// By the next [`LONGEST`] bits: z's high part (or the escape's mark) from bit 9 up, own bits from bit 4, length below.
+    look: Box<[u64; 1 << LONGEST]>,
+    /// By token: code length and own bits.
+    pub(crate) cost: [u8; TOKENS],
+}
+
+/// In place of a number of own bits: the escape.
+const NO_NUMBER: u64 = 31;
+
+impl Table {
+    fn new(lengths: &[u8; TOKENS]) -> Self {
+        let codes = canonical(lengths);
+        let mut table = Self { small: [0; SMALL], codes, look: Box::new([0; 1 << LONGEST]), cost: [0; TOKENS] };
+        for (token, &(code, len)) in codes.iter().enumerate() {
+            let (low, own) = if token == ESCAPE { (0, 0) } else { meaning(token) };
+            table.cost[token] = len + own as u8;
+            if len == 0 && token != ESCAPE {
+                continue; // the raw table has but one token
+            }
+            let mark = if token == ESCAPE { NO_NUMBER } else { u64::from(own) };
+            let step = 1usize << len;
+            for at in (usize::from(code)..1 << LONGEST).step_by(step) {
+                table.look[at] = low << 9 | mark << 4 | u64::from(len);
+            }
+        }
+        for z in 0..SMALL {
+            let (token, own, bits) = token(z as u64);
+            let (code, len) = codes[token];
+            if len == 0 {
+                continue;
+            }
+            table.small[z] = u32::from(code) | (bits as u32) << len | (u32::from(len) + own) << 24;
+        }
+        table
+    }
+
+    /// Writes z. `false`: it has no token here, and the escape was written instead.
+    #[inline]
+    pub(crate) fn put(&self, z: u64, w: &mut BitWriter) -> bool {
+        if z < SMALL as u64 {
+            let entry = self.small[z as usize];
+            // of the raw table all entries are empty
+            if entry != 0 {
+                w.put(u64::from(entry & 0xff_ffff), entry >> 24);
+                return true;
+            }
+        }
+        let (token, own, bits) = token(z);
+        let (code, len) = self.codes[token];
+        if token == ESCAPE || len == 0 {
+            self.put_escape(w);
+            return false;
+        }
+        w.put(u64::from(code) | bits << len, u32::from(len) + own);
+        true
+    }
+
+    /// Has z a token here, but for the escape?
+    #[inline]
+    pub(crate) fn has(&self, z: u64) -> bool {
+        self.codes[token(z).0].1 > 0 && z < 1 << 32
+    }
+
+    /// Writes the escape.
+    #[inline]
+    pub(crate) fn put_escape(&self, w: &mut BitWriter) {
+        let (code, len) = self.codes[ESCAPE];
+        w.put(u64::from(code), u32::from(len));
+    }
+
+    /// Reads z; `None`: the value itself follows.
+    #[inline]
+    pub(crate) fn get(&self, r: &mut BitReader<'_>) -> Result<Option<u64>, BitError> {
+        let ahead = r.look();
+        let entry = self.look[(ahead & ((1 << LONGEST) - 1)) as usize];
+        let (len, own) = (entry & 15, entry >> 4 & 31);
+        if own == NO_NUMBER {
+            r.skip(len as u32)?;
+            return Ok(None);
+        }
+        r.skip((len + own) as u32)?;
+        Ok(Some((entry >> 9) + (ahead >> len & ((1 << own) - 1))))
+    }
+}
+
+/// A number's token, how many bits follow it, and these.
+#[inline]
+pub(crate) fn token(z: u64) -> (usize, u32, u64) {
+    if z < 16 {
+        return (z as usize, 0, 0);
+    }
+    let n = z.ilog2();
+    if n > 31 {
+        return (ESCAPE, 0, 0);
+    }
+    (16 + 2 * (n as usize - 4) + (z >> (n - 1) & 1) as usize, n - 1, z & ((1 << (n - 1)) - 1))
+}
+
+/// The least number of a token but the escape, and how many bits follow it.
+fn meaning(token: usize) -> (u64, u32) {
+    if token < 16 {
+        return (token as u64, 0);
+    }
+    let n = ((token - 16) / 2 + 4) as u32;
+    (1 << n | ((token as u64 - 16) & 1) << (n - 1), n - 1)
+}
+
+/// The code lengths of a table, by token.
+pub(crate) fn lengths(index: usize) -> [u8; TOKENS] {
+    let mut lengths = [0; TOKENS];
+    if index == usize::from(RAW) {
+        return lengths;
+    }
+    let mut weights = [1u64; TOKENS];
+    let (normal, step) = if index < EXPONENTIAL { (false, index) } else { (true, index - EXPONENTIAL) };
+    let mut scale = if normal { FIRST_DEVIATION } else { FIRST_MEAN };
+    (0..step).for_each(|_| scale *= RATIO);
+    for (token, weight) in weights.iter_mut().enumerate().take(ESCAPE) {
+        let (low, own) = meaning(token);
+        let width = (1u64 << own) as f64;
+        let share = if normal {
+            let middle = (low as f64 + (width - 1.0) / 2.0) / scale;
+            width / scale * decay(middle * middle / 2.0)
+        } else {
+            // a geometric distribution on whole numbers: q to the power of low, less that of what comes after
+            let q = scale / (1.0 + scale);
+            power(q, low) - power(q, low + (1 << own))
+        };
+        *weight += (share * 1e9) as u64;
+    }
+    limited(&mut weights, &mut lengths);
+    lengths
+}
+
+/// e to the power of −x, close enough, with operations that come out the same on every machine.
+fn decay(x: f64) -> f64 {
+    const HALVINGS: u32 = 12;
+    let part = x / f64::from(1u32 << HALVINGS);
+    let mut y = 1.0 / (1.0 + part + part * part / 2.0);
+    (0..HALVINGS).for_each(|_| y *= y);
+    y
+}
+
+fn power(q: f64, mut exponent: u64) -> f64 {
+    let (mut y, mut square) = (1.0, q);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            y *= square;
+        }
+        square *= square;
+        exponent >>= 1;
+    }
+    y
+}
+
+/// Huffman's lengths; while one is too long, the least weights are raised.
+fn limited(weights: &mut [u64; TOKENS], lengths: &mut [u8; TOKENS]) {
+    let total: u64 = weights.iter().sum();
+    let mut floor = total >> (LONGEST + 3);
+    loop {
+        huffman(weights, lengths);
+        if lengths.iter().all(|l| u32::from(*l) <= LONGEST) {
+            return;
+        }
+        floor += total >> (LONGEST + 3);
+        weights.iter_mut().for_each(|w| *w = (*w).max(floor));
+    }
+}
+
+/// Joins the two lightest again and again; of equals the one that was there first.
+fn huffman(weights: &[u64; TOKENS], lengths: &mut [u8; TOKENS]) {
+    let mut nodes: Vec<(u64, usize)> = weights.iter().copied().enumerate().map(|(i, w)| (w, i)).collect();
+    let mut parents = vec![0; TOKENS];
+    while nodes.len() > 1 {
+        nodes.sort_unstable();
+        let joined = parents.len();
+        parents.push(0);
+        let weight = nodes[0].0 + nodes[1].0;
+        parents[nodes[0].1] = joined;
+        parents[nodes[1].1] = joined;
+        nodes.splice(0..2, [(weight, joined)]);
+    }
+    let root = parents.len() - 1;
+    for (token, length) in lengths.iter_mut().enumerate() {
+        let (mut at, mut depth) = (token, 0);
+        while at != root {
+            at = parents[at];
+            depth += 1;
+        }
+        *length = depth;
+    }
+}
+
+/// Codes by length, then token; turned round, so that the first bit is the lowest.
+fn canonical(lengths: &[u8; TOKENS]) -> [(u16, u8); TOKENS] {
+    let mut order: Vec<usize> = (0..TOKENS).filter(|t| lengths[*t] > 0).collect();
+    order.sort_by_key(|t| (lengths[*t], *t));
+    let mut codes = [(0, 0); TOKENS];
+    let (mut code, mut before) = (0u16, 0);
+    for token in order {
+        let len = lengths[token];
+        code <<= len - before;
+        before = len;
+        codes[token] = (code.reverse_bits() >> (16 - len), len);
+        code += 1;
+    }
+    codes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+
+    #[test]
+    fn every_number_comes_back_from_every_table() {
+        let edges = (0..40u32).flat_map(|n| [(1u64 << n) - 1, 1 << n, (1 << n) + 1, 3 << n]);
+        for z in (0..600).chain(edges) {
+            for index in 0..TABLES as u8 {
+                let mut w = BitWriter::new();
+                let said = table(index).put(z, &mut w);
+                let cost = table(index).cost[if said { token(z).0 } else { ESCAPE }];
+                assert_eq!(w.len(), usize::from(cost), "z {z} table {index}");
+                let bytes = w.to_bytes();
+                let read = table(index).get(&mut BitReader::new(&bytes)).unwrap();
+                assert_eq!(read, said.then_some(z), "table {index}");
+                assert_eq!(said, index != RAW && z < 1 << 32, "z {z} table {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_use_every_bit_and_none_twice() {
+        for index in 0..usize::from(RAW) {
+            let sum: u32 = lengths(index).iter().map(|l| 1 << (LONGEST - u32::from(*l))).sum();
+            assert_eq!(sum, 1 << LONGEST, "table {index}");
+        }
+    }
+
+    #[test]
+    fn a_table_fits_its_mean() {
+        for (mean, index) in [(0.0, 0), (0.15, 0), (0.24, 1), (1e12, EXPONENTIAL as u8 - 1)] {
+            assert_eq!(for_mean(mean), index, "mean {mean}");
+        }
+    }
+
+    /// The format, in words that a second implementation can take from the page. What the page should say is printed where it says
+    /// something else.
+    #[test]
+    fn the_lengths_are_those_of_the_page() {
+        let mut page = String::from("Code lengths of the 73 tokens, one table a line: `length*times` one after the other.\n");
+        for index in 0..TABLES {
+            let mut line = format!("{index}:");
+            for run in lengths(index).chunk_by(|a, b| a == b) {
+                write!(line, " {}*{}", run[0], run.len()).unwrap();
+            }
+            page.push_str(&line);
+            page.push('\n');
+        }
+        assert_eq!(include_str!("../../docs/codes.txt").replace('\r', ""), page);
+    }
+}

@@ -1,0 +1,157 @@
+//! How the components in one packet are coded: what guesses of masks and values are made from, and with which tables the surprise is
+//! written. It stands in front of the entries, so that whoever sends can choose what fits.
+//!
+//! ```text
+//! bits  field
+//!    C  components: a bit for each column that occurs in the packet, presence first
+//!  1 +  1 and the session ticks between baseline and now, Exp-Golomb 3: some component goes on by its velocity; or 0
+//!       then for each component that occurs:
+//!    2    masks (of blocks only): 0 as they are; 1, 2 as the difference to a guess: that rows change which changed in the send that
+//!         is the baseline; that rows change whose component before, of those that occur, does
+//!    1    1: values are differences to the baseline, with the usual tables for its age; else 0 and
+//!    2      what the guess is made from: 0 the baseline alone, 1 the last motion, 2 a velocity
+//!    6      the table of the first field that has one
+//!  1 +      for each further one: 1 the same table, or 0 and 6 bits
+//! ```
+
+use crate::block::bits;
+use crate::codes;
+use crate::forecast::Forecast;
+use crate::layout::Layout;
+use crate::schema::Inner;
+use smallvec::SmallVec;
+use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
+use tidelock_netcore::limits;
+
+/// What a component's masks are differences to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MaskGuess {
+    /// No rows: they are written as they are.
+    #[default]
+    Nothing,
+    /// The rows that changed in the baseline's send.
+    Base,
+    /// The rows of the component before.
+    Before,
+}
+
+/// How one component is coded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Coding {
+    pub(crate) mask: MaskGuess,
+    pub(crate) forecast: Forecast,
+    /// By field that has one; empty: the usual ones.
+    pub(crate) tables: SmallVec<[u8; 8]>,
+}
+
+/// How all are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Codings {
+    /// By column.
+    pub(crate) components: Vec<Coding>,
+    /// Session ticks from the baseline to now; only told where a velocity is used.
+    pub(crate) elapsed: u64,
+}
+
+impl Codings {
+    /// Everything as usual.
+    pub(crate) fn reset(&mut self, columns: usize) {
+        self.components.resize(columns, Coding::default());
+        for coding in &mut self.components {
+            (coding.mask, coding.forecast) = (MaskGuess::Nothing, Forecast::Still);
+            coding.tables.clear();
+        }
+        self.elapsed = 0;
+    }
+
+    /// Is a guess made from what was before the baseline?
+    pub(crate) fn looks_back(&self, components: u64) -> bool {
+        bits(components).any(|c| self.components[c as usize].forecast == Forecast::Motion)
+    }
+
+    /// The tables of a component in plain entries against a baseline of that age.
+    #[inline]
+    pub(crate) fn tables<'a>(&'a self, c: usize, layout: &'a Layout, age: u64) -> &'a [u8] {
+        let own = &self.components[c].tables;
+        if own.is_empty() { layout.tables(age) } else { own }
+    }
+
+    /// Writes how these components are coded; `blocks`: they come in blocks, with masks.
+    pub(crate) fn write(&self, components: u64, blocks: bool, w: &mut BitWriter) {
+        w.put(components, self.components.len() as u32);
+        let moves = bits(components).any(|c| self.components[c as usize].forecast == Forecast::Velocity);
+        w.flag(moves);
+        if moves {
+            w.golomb(self.elapsed, 3);
+        }
+        for coding in bits(components).map(|c| &self.components[c as usize]) {
+            if blocks {
+                w.put(coding.mask as u64, 2);
+            }
+            w.flag(coding.tables.is_empty());
+            let Some((&first, rest)) = coding.tables.split_first() else { continue };
+            w.put(coding.forecast as u64, 2);
+            w.put(first.into(), 6);
+            let mut before = first;
+            for &table in rest {
+                w.flag(table == before);
+                if table != before {
+                    w.put(table.into(), 6);
+                }
+                before = table;
+            }
+        }
+    }
+
+    /// Reads it; gives the components.
+    pub(crate) fn read(&mut self, schema: &Inner, blocks: bool, r: &mut BitReader<'_>) -> Result<u64, BitError> {
+        let columns = schema.columns();
+        self.reset(columns);
+        let components = r.get(columns as u32)?;
+        let moves = r.flag()?;
+        if moves {
+            self.elapsed = r.golomb(3)?;
+            if self.elapsed > limits::ELAPSED {
+                return Err(BitError::OutOfRange);
+            }
+        }
+        for c in bits(components) {
+            let (coding, layout) = (&mut self.components[c as usize], schema.layout(c as usize));
+            if blocks {
+                coding.mask = match r.get(2)? {
+                    0 => MaskGuess::Nothing,
+                    1 => MaskGuess::Base,
+                    2 => MaskGuess::Before,
+                    _ => return Err(BitError::OutOfRange),
+                };
+            }
+            if r.flag()? {
+                continue;
+            }
+            let known = schema.velocity(c as usize).is_some() && moves;
+            coding.forecast = match r.get(2)? {
+                0 => Forecast::Still,
+                1 => Forecast::Motion,
+                2 if known => Forecast::Velocity,
+                _ => return Err(BitError::OutOfRange),
+            };
+            let mut table = read_table(r)?;
+            coding.tables.push(table);
+            for _ in 1..layout.tables(1).len() {
+                if !r.flag()? {
+                    table = read_table(r)?;
+                }
+                coding.tables.push(table);
+            }
+            if layout.tables(1).is_empty() {
+                return Err(BitError::OutOfRange);
+            }
+        }
+        Ok(components)
+    }
+}
+
+fn read_table(r: &mut BitReader<'_>) -> Result<u8, BitError> {
+    let table = r.get(6)? as u8;
+    if usize::from(table) < codes::TABLES { Ok(table) } else { Err(BitError::OutOfRange) }
+}

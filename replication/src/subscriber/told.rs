@@ -1,0 +1,69 @@
+//! What is asked of a subscriber while its packets are made.
+
+use super::{NEVER, Subscriber};
+use crate::block::bits;
+use crate::publisher::Publisher;
+use tidelock_netcore::tick::Tick;
+
+impl Subscriber {
+    /// Is exactly this pending in a block, of these components?
+    #[inline]
+    pub(crate) fn pends(&self, block: usize, components: u64, masks: &[(u8, u64)]) -> bool {
+        let mut masks = masks.iter().peekable();
+        bits(components).all(|c| {
+            let mask = masks.next_if(|m| u32::from(m.0) == c).map_or(0, |m| m.1);
+            self.pending[self.at(c as usize, block)] == mask
+        })
+    }
+
+    /// Clears all that is pending in a block, which is of these components.
+    #[inline]
+    pub(crate) fn take_block(&mut self, block: usize, components: u64) {
+        for c in bits(components) {
+            let at = self.at(c as usize, block);
+            self.pending[at] = 0;
+        }
+        self.since[block] = NEVER;
+    }
+
+    /// May a row be stale?
+    #[inline]
+    pub(crate) fn has_stale(&self) -> bool {
+        self.stale_any
+    }
+
+    /// What of a block's component the peer is told.
+    #[inline]
+    pub(crate) fn wanted(&self, c: usize, block: usize) -> u64 {
+        self.wants[self.at(c, block)]
+    }
+
+    /// The components of which something is pending, or goes along, as bits.
+    pub(crate) fn pending_components(&self, publisher: &Publisher) -> u64 {
+        let any = |table: &[u64], c: usize| table[c * self.blocks..(c + 1) * self.blocks].iter().any(|rows| *rows != 0);
+        let mut components = (0..self.columns).fold(0, |all, c| all | u64::from(any(&self.pending, c)) << c);
+        let ticks = self.base.0 + 1..=publisher.history.now().0;
+        let source = self.source(publisher);
+        components |= u64::from(any(&self.stale, 0) || ticks.map(Tick).any(|t| source.components(t) & 1 != 0));
+        components
+    }
+
+    /// Does the peer have of a block in the send `tick`, at or before the base, exactly what changed in it?
+    #[inline]
+    pub(crate) fn is_exact(&self, block: usize, tick: Tick) -> bool {
+        self.shared.is_exact(block, tick)
+    }
+
+    /// Does it hold the values of a component that were in force in a block at `tick`, at or before the base, of all that it was told
+    /// of then and is told of now?
+    #[inline]
+    pub(crate) fn knew(&self, c: usize, block: usize, tick: Tick) -> bool {
+        self.shared.is_settled(c, block, tick)
+    }
+
+    /// Is what changed in the send `now` all that is pending, is all of it pending, and does the peer share what guesses are made from?
+    /// Who is told in blocks and can say so is told the same as everybody else who can.
+    pub(crate) fn is_even(&self, now: Tick, older: Option<Tick>) -> bool {
+        self.view.is_none() && self.fresh == Some(now) && !self.stale_any && self.shared.is_even(self.base, older)
+    }
+}
