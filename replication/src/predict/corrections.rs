@@ -19,6 +19,7 @@ pub enum Cause {
     Refused,
     /// The host did not despawn what this peer had despawned for itself.
     Revived,
+    /// Of what is predicted ([`Host::predicted`](crate::policy::Host::predicted)) only; what every peer computes is compared by digests.
     /// The tick came out otherwise when it was run again from the same saved state with the same input: it depends on something that is
     /// not saved, such as a counter outside of the world, a component without `.checkpoint()`, or what others simulate. Looked for
     /// while [`Config::check_writes`](crate::Config::check_writes) is on; otherwise such a correction is told as another.
