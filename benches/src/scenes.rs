@@ -70,8 +70,7 @@ struct Cubes {
 
 impl Cubes {
     fn new(chance: &mut Generator) -> Self {
-        let mut world = PhysicsWorld::default();
-        world.gravity = Vector::new(0.0, 0.0, -9.81);
+        let mut world = PhysicsWorld { gravity: Vector::new(0.0, 0.0, -9.81), ..PhysicsWorld::default() };
         world.integration_parameters.dt = 1.0 / CUBES_RATE as f32;
         let ground = RigidBodyBuilder::fixed().translation(Vector::new(0.0, 0.0, -0.5));
         world.insert(ground, ColliderBuilder::cuboid(128.0, 128.0, 0.5));
@@ -164,8 +163,7 @@ pub fn cubes(seed: u64, moments: usize) -> Recording {
 pub fn asteroids(seed: u64, moments: usize) -> Recording {
     const HALF: f32 = 40.0;
     let chance = &mut Generator::new(seed);
-    let mut world = PhysicsWorld::default();
-    world.gravity = Vector::new(0.0, 0.0, 0.0);
+    let mut world = PhysicsWorld { gravity: Vector::new(0.0, 0.0, 0.0), ..PhysicsWorld::default() };
     world.integration_parameters.dt = 1.0 / ASTEROIDS_RATE as f32;
     for (axis, side) in [(0, -1.0), (0, 1.0), (1, -1.0), (1, 1.0), (2, -1.0), (2, 1.0)] {
         let (mut at, mut size) = ([0.0f32; 3], [HALF + 2.0; 3]);
