@@ -24,8 +24,8 @@ pub enum UsageError {
     /// The entity carries no kind's marker.
     #[error("the entity has no kind: insert the kind's marker first")]
     NoKind,
-    /// This peer's policy does not let it do that.
-    #[error("this peer may not {0}; the policy of the entity's kind leaves it to others")]
+    /// What the peer is, or the policy of the kind of entity, does not let it do that.
+    #[error("this peer may not {0}")]
     NotAllowed(&'static str),
     /// Nothing can be spawned or sent yet, or any more.
     #[error("not in a session{0}")]
