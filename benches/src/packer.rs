@@ -232,7 +232,10 @@ mod tests {
     /// Some bodies stand, some move a little, some far, some turn over.
     fn shaken(from: &[Packed], chance: &mut Generator, part: usize) -> Vec<Packed> {
         let mut to = from.to_vec();
-        for body in to.iter_mut().filter(|_| chance.below(100) < part) {
+        for body in &mut to {
+            if chance.below(100) >= part {
+                continue;
+            }
             let reach = [1, 10, 200, 100_000][chance.below(4)];
             body.position[0] = (chance.below(2 * reach) as i32 - reach as i32).clamp(-(1 << 17), (1 << 17) - 1);
             body.position[2] = chance.below(1 << HEIGHT_BITS) as i32;

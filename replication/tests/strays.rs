@@ -38,12 +38,12 @@ fn strays(config: &Config, more: fn(usize, &mut World, &mut Step<'_>)) -> Vec<Ve
     for _ in 0..120 {
         // without the table's oracle, which is there to find what a guest shows and the host never had
         table.now += table.frame;
-        for seat in 0..2 {
+        for (seat, seen) in seen.iter_mut().enumerate() {
             let now = table.now;
             let tidelock::testing::Seat { peer, world, news, .. } = table.seat(seat);
             peer.receive(now, world).unwrap();
             while let Some(mut step) = peer.next_step(world) {
-                simulate(has, seat, world, &mut step, &mut seen[seat], None);
+                simulate(has, seat, world, &mut step, seen, None);
                 more(seat, world, &mut step);
             }
             peer.send(now, world).unwrap();
