@@ -164,7 +164,7 @@ impl Subscriber {
             since: Vec::new(),
             known: Vec::new(),
             base: publisher.history.now().minus(1),
-            shared: Shared::new(publisher.history.now()),
+            shared: Shared::new(publisher.history.now(), !partial),
             stale_any: false,
             fresh: None,
             next_number: first,

@@ -16,6 +16,8 @@ struct Turn {
 
 /// See the [module](self).
 pub(super) struct Shared {
+    /// Who is told in lists is never asked: nothing is kept of it.
+    kept: bool,
     ring: Vec<Turn>,
     /// Nothing is shared from before.
     first: Tick,
@@ -26,12 +28,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(now: Tick) -> Self {
-        Self { ring: Vec::new(), first: now, begun: Vec::new(), beginning: Vec::new() }
+    pub(super) fn new(now: Tick, kept: bool) -> Self {
+        Self { kept, ring: Vec::new(), first: now, begun: Vec::new(), beginning: Vec::new() }
     }
 
     pub(super) fn grow(&mut self, blocks: usize) {
-        self.begun.resize(blocks, Tick::ZERO);
+        if self.kept {
+            self.begun.resize(blocks, Tick::ZERO);
+        }
     }
 
     /// Something is sent in the send `now`.
@@ -43,18 +47,23 @@ impl Shared {
 
     /// From the next send on the peer is told something of a block that it was not told before.
     pub(super) fn begin(&mut self, block: usize) {
-        if self.beginning.last() != Some(&(block as u32)) {
+        if self.kept && self.beginning.last() != Some(&(block as u32)) {
             self.beginning.push(block as u32);
         }
     }
 
     /// In this send the peer got, or may get, other changes of a block than there were.
     pub(super) fn mark_inexact(&mut self, block: usize, tick: Tick) {
-        set(&mut self.turn(tick).inexact, block);
+        if self.kept {
+            set(&mut self.turn(tick).inexact, block);
+        }
     }
 
     /// The peer does not hold all values of a block's component that were in force in a send that the base has reached.
     pub(super) fn mark_unsettled(&mut self, c: usize, block: usize, tick: Tick) {
+        if !self.kept {
+            return;
+        }
         let unsettled = &mut self.turn(tick).unsettled;
         if unsettled.len() <= c {
             unsettled.resize_with(c + 1, Vec::new);
