@@ -13,7 +13,7 @@
 //! [`TdErrorPanic`](status::TdStatus::TdErrorPanic), after which its peer can only be freed. What nobody can check, the caller
 //! promises: that a pointer points to what it says, and that a peer is used by one thread at a time.
 //!
-//! This is the one crate of Tidelock's with `unsafe` code: the functions that C calls, and [`raw`], which looks at what they get.
+//! This is the one crate of Tidelock's with `unsafe` code: the functions that C calls, and `raw`, which looks at what they get.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
