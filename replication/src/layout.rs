@@ -8,7 +8,7 @@
 //! **base** (the value the receiver had) and its **age** (in ticks) are known from around the value.
 //!
 //! `B(m)` is the number of bits of m: 0 for m = 0, else ⌊log₂ m⌋ + 1. A field without a base is **absolute**, one with a base is
-//! a **difference** to the base, or to a [guess](crate::forecast) that was made from it:
+//! a **difference** to the base, or to a guess that was made from it:
 //!
 //! | field | words | absolute | difference |
 //! |---|---|---|---|
@@ -34,7 +34,7 @@
 //! v mod 2^k in k bits. In `Entity`, n is at most 55: names from 2^64 − 256 on have no code.
 //!
 //! **`S(d)`**, a signed difference: with z = 2d for d ≥ 0 or −2d − 1 for d < 0, the token of z and its bits, in one of the
-//! [tables](crate::codes); where z has no token, the token 72 and then x itself in its absolute form. Which table, is said around
+//! tables of `docs/codes.txt`; where z has no token, the token 72 and then x itself in its absolute form. Which table, is said around
 //! the value, or follows from the field: with o = `order` for a `Number`, 4 for a `Wrapping`, 3 for a `Quat`, and
 //! m = 1.5 · 2^(o + min(⌊log₂ max(age, 1)⌋, 4)), the exponential table i with the largest i for which m > 0.15 · 1.6^(i − ½), or 0.
 //!
