@@ -155,3 +155,81 @@ fn read_table(r: &mut BitReader<'_>) -> Result<u8, BitError> {
     let table = r.get(6)? as u8;
     if usize::from(table) < codes::TABLES { Ok(table) } else { Err(BitError::OutOfRange) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Host;
+    use crate::{Replicate, Schema, SchemaMistake};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+    struct Place(#[net(step = 0.01, range = -100.0..=100.0)] f32);
+
+    #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+    struct Speed(#[net(step = 0.1, range = -50.0..=50.0)] f32);
+
+    #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+    struct Flag(bool);
+
+    #[derive(Clone, Copy, Default)]
+    struct Thing;
+
+    /// Columns: presence, flag, place, speed.
+    fn schema() -> Schema {
+        let builder = Schema::builder("codings").component::<Place>("place", |c| c.velocity::<Speed>());
+        let builder = builder.component::<Speed>("speed", |c| c).component::<Flag>("flag", |c| c);
+        builder.kind::<Thing>("thing", Host::default()).build().unwrap()
+    }
+
+    fn read(write: impl FnOnce(&mut BitWriter)) -> Result<u64, BitError> {
+        let mut w = BitWriter::new();
+        write(&mut w);
+        Codings::default().read(&schema().0, true, &mut BitReader::new(&w.to_bytes()))
+    }
+
+    /// Column 2 goes on by its velocity, `elapsed` ticks, with this table.
+    fn moves(elapsed: u64, forecast: u64, table: u64) -> impl FnOnce(&mut BitWriter) {
+        move |w| {
+            w.put(0b100, 4);
+            w.flag(true);
+            w.golomb(elapsed, 3);
+            w.put(0, 2);
+            w.flag(false);
+            w.put(forecast, 2);
+            w.put(table, 6);
+        }
+    }
+
+    #[test]
+    fn what_no_honest_sender_says_is_refused() {
+        assert_eq!(read(moves(limits::ELAPSED, 2, 62)), Ok(0b100));
+        assert_eq!(read(moves(limits::ELAPSED + 1, 2, 62)), Err(BitError::OutOfRange), "further than a packet may speak of");
+        assert_eq!(read(moves(3, 2, 63)), Err(BitError::OutOfRange), "there is no table 63");
+        assert_eq!(read(moves(3, 3, 0)), Err(BitError::OutOfRange), "there is no fourth guess");
+        let other = |column: u64| {
+            move |w: &mut BitWriter| {
+                w.put(column, 4);
+                w.flag(true);
+                w.golomb(3, 3);
+                w.put(0, 2);
+                w.flag(false);
+                w.put(2, 2);
+                w.put(0, 6);
+            }
+        };
+        assert_eq!(read(other(0b1000)), Err(BitError::OutOfRange), "nothing says how a speed changes");
+        assert_eq!(read(other(0b10)), Err(BitError::OutOfRange), "a flag has no table");
+    }
+
+    #[test]
+    fn a_velocity_must_be_a_component_with_as_many_numbers() {
+        let unknown =
+            Schema::builder("v").component::<Place>("place", |c| c.velocity::<Speed>()).kind::<Thing>("thing", Host::default());
+        let unlike = Schema::builder("v").component::<Place>("place", |c| c.velocity::<Flag>());
+        let unlike = unlike.component::<Flag>("flag", |c| c).kind::<Thing>("thing", Host::default());
+        for builder in [unknown, unlike] {
+            let mistakes = builder.build().unwrap_err().0;
+            assert_eq!(mistakes, [SchemaMistake::Velocity("place".into())]);
+        }
+    }
+}

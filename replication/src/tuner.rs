@@ -27,7 +27,7 @@ const BLOCKS: usize = 32;
 pub(crate) struct Tuner {
     ages: Vec<Option<Box<Aged>>>,
     rate: f64,
-    scratch: [Vec<u32>; 2],
+    guess: Vec<u32>,
 }
 
 /// What is known for one age of baselines.
@@ -50,7 +50,7 @@ struct Learned {
 
 impl Tuner {
     pub(crate) fn new() -> Self {
-        Self { ages: Vec::new(), rate: 1.0, scratch: Default::default() }
+        Self { ages: Vec::new(), rate: 1.0, guess: Vec::new() }
     }
 
     /// Session ticks a second.
@@ -124,7 +124,7 @@ impl Tuner {
                 left -= 1;
                 let (now, then) = (history.value(c, row), history.value_at(c, row, base));
                 learned.count(Forecast::Still, layout, now, then);
-                let [guess, _] = &mut self.scratch;
+                let guess = &mut self.guess;
                 if let Some(older) = older {
                     guess.clear();
                     guess.extend_from_slice(then);
