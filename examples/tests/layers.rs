@@ -21,13 +21,14 @@ struct Crate {
 /// Tidelock's crates that a crate in this folder may be built from, and those that its tests may be; `None`: any.
 #[allow(clippy::type_complexity)]
 fn allowed(folder: &str) -> Option<(Option<&'static [&'static str]>, &'static [&'static str])> {
-    const NETCORE: &[&str] = &["tidelock-netcore"];
+    const TRANSPORTS: &[&str] = &["tidelock-netcore", "tidelock-threads"];
     const CORE: &[&str] = &["tidelock-netcore", "tidelock-derive"];
     const TESTS: &[&str] = &["tidelock-loopback", "tidelock-conformance"];
     Some(match folder {
         "netcore" | "replication/derive" => (Some(&[]), &[]),
         "replication" => (Some(CORE), &["tidelock-loopback"]),
-        f if f.starts_with("transports/") => (Some(NETCORE), TESTS),
+        "transports/threads" => (Some(&[]), &[]),
+        f if f.starts_with("transports/") => (Some(TRANSPORTS), TESTS),
         f if f.starts_with("adapters/") => (None, &[]),
         "examples" | "benches" => (None, &[]),
         _ => return None,

@@ -48,6 +48,22 @@ impl PacketKind {
         }
     }
 
+    /// What a datagram that came in says it is; `None` if it is too short to say anything.
+    #[must_use]
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        Self::read(&mut BitReader::new(datagram)).ok()
+    }
+
+    /// May it be left out where there is no room, because a later one of its sort says what holds by then? Not inputs, confirmations
+    /// and frames: they are sent again for a limited time only, or hold up everybody while they are.
+    #[must_use]
+    pub fn is_replaceable(self) -> bool {
+        match self {
+            Self::State | Self::List | Self::Message => true,
+            Self::Input | Self::Frames => false,
+        }
+    }
+
     /// Reads its bits.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidelock_netcore::error::TransportError;
 use tidelock_netcore::limits;
 use tidelock_netcore::transport::Lane;
+use tidelock_threads::Bounds;
 
 /// For [`QuicTransport::listen`](crate::QuicTransport::listen).
 #[derive(Clone, Debug)]
@@ -120,8 +121,12 @@ pub(crate) const STREAM_WINDOW: u32 = 128 * 1024;
 pub(crate) const DATAGRAMS_OUT_BYTES: usize = 32 * 1024;
 /// Bytes of datagrams between QUIC and the link's task, which empties it at once unless the I/O thread itself is late.
 pub(crate) const DATAGRAMS_IN_BYTES: usize = 256 * 1024;
-/// Datagrams of one link that wait for the game thread. Beyond, the oldest goes, and is counted.
-pub(crate) const DATAGRAMS_IN: usize = 256;
+/// Datagrams of one link that wait for the game thread: state of a second, since a base that is older is of no use to anybody, and the
+/// inputs of 8 seconds at 60 a second. With the largest packets, a peer that means ill makes it 1.1 MB.
+pub(crate) const DATAGRAMS_IN: Bounds =
+    Bounds { state_bytes: 256 << 10, state_packets: 256, state_ticks: 64, kept_bytes: 64 << 10, kept_packets: 512 };
+/// What came in so close together counts as one tick's.
+pub(crate) const TICK: Duration = Duration::from_millis(16);
 /// Bytes of reliable messages of one link that wait for the game thread. Beyond, the link's streams are not read.
 pub(crate) const INBOX_BYTES: usize = 256 * 1024;
 /// What a message costs in a queue beside its own bytes, so that many empty ones are bounded too.

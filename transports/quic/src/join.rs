@@ -6,7 +6,7 @@ use crate::config::JoinConfig;
 use crate::identity::SERVER_NAME;
 use crate::link::{self, End};
 use crate::listen::{bind, end_all};
-use crate::shared::Link;
+use crate::shared::{Arriving, Link};
 use crate::tls::{Pinned, client_crypto};
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, TokioRuntime, TransportConfig};
 use std::io;
@@ -24,6 +24,7 @@ pub(crate) struct Joiner {
     pub(crate) config: JoinConfig,
     pub(crate) transport: Arc<TransportConfig>,
     pub(crate) link: Arc<Link>,
+    pub(crate) datagrams: Arriving,
     pub(crate) stop: watch::Receiver<Option<Farewell>>,
 }
 
@@ -45,7 +46,7 @@ impl Joiner {
         match connected {
             Ok((endpoint, connection)) => {
                 let mut tasks = JoinSet::new();
-                tasks.spawn(link::serve(self.link.clone(), connection, self.stop.clone()));
+                tasks.spawn(link::serve(self.link.clone(), self.datagrams, connection, self.stop.clone()));
                 // The link's own end comes first, or the end of all.
                 let farewell = tokio::select! {
                     farewell = link::stopped(&mut self.stop) => farewell,

@@ -79,7 +79,8 @@
 //! | messages out, per lane | [`LANE_QUEUE_BYTES`], 64 bytes added to each | [`Delivery::Full`] |
 //! | messages on their way, per lane | 128 KiB by QUIC's flow control | they wait in the queue above |
 //! | messages in | 256 KiB, 64 bytes added to each | the lanes are not read, so that flow control holds the other side back |
-//! | datagrams in | 256 | the oldest goes, and is counted: [`QuicTransport::datagrams_dropped`] |
+//! | state in | 256 datagrams, 256 KiB, one second | the oldest goes, all that came in the same 16 ms together, and is counted: [`QuicTransport::datagrams_dropped`] |
+//! | inputs and sealed frames in | 512 datagrams, 64 KiB | no more are taken; they are counted too |
 //!
 //! *Out.* `send_datagram` looks at the room in QUIC's buffer and puts the datagram there itself, under QUIC's lock, which is never
 //! held for longer than it takes to write a few packets; quinn would drop the oldest if there was no room, and since only the
@@ -88,7 +89,8 @@
 //! everything leaves as soon as it is sent, and `flush` has nothing to do. QUIC sends datagrams before
 //! streams; lest a buffer that is always topped up starve the lanes, one that was full takes nothing more until it has run dry.
 //!
-//! *In.* The link's task copies datagrams into their queue. Each lane's task reads a length, waits for room, reads the message and
+//! *In.* The link's task copies datagrams into buffers of a ring ([`tidelock_threads`]), which are used again and again; their first bits
+//! say whether it is state ([`PacketKind::is_replaceable`](tidelock_netcore::packet::PacketKind::is_replaceable)). Each lane's task reads a length, waits for room, reads the message and
 //! queues it. `poll` goes from link to link and gives what was there when a link's turn came; then it gives `None`, however
 //! fast a peer sends. Acknowledgements, repetition and keep-alive are the I/O thread's, so that a game that stalls keeps its
 //! links, and a link whose messages it does not fetch holds up no other.

@@ -2,8 +2,7 @@
 
 use crate::codes::{Farewell, link_error, peer_closed};
 use crate::config::FAREWELL;
-use crate::shared::{Link, Opened};
-use bytes::Bytes;
+use crate::shared::{Arriving, Link, Opened};
 use quinn::{Connection, ReadExactError, RecvStream, VarInt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,14 +43,19 @@ pub(crate) fn open(link: &Link, connection: &Connection) -> Result<(), LinkError
 }
 
 /// Serves an open link until it has ended and everything that came in was handed over.
-pub(crate) async fn serve(link: Arc<Link>, connection: Connection, mut stop: watch::Receiver<Option<Farewell>>) {
+pub(crate) async fn serve(
+    link: Arc<Link>,
+    mut datagrams: Arriving,
+    connection: Connection,
+    mut stop: watch::Receiver<Option<Farewell>>,
+) {
     let end = End(link.clone());
     let mut writers = JoinSet::new();
     for lane in 0..Lane::COUNT {
         writers.spawn(write_lane(link.clone(), connection.clone(), Lane(lane)));
     }
     let reason = tokio::select! {
-        read = read_all(&link, &connection) => match read {
+        read = read_all(&link, &mut datagrams, &connection) => match read {
             // All is read: the other side took its leave, or the connection is lost.
             Ok(()) => match link.goodbye.get().cloned() {
                 Some(goodbye) => {
@@ -160,7 +164,7 @@ async fn write_lane(link: Arc<Link>, connection: Connection, lane: Lane) {
 }
 
 /// Reads all lanes and datagrams until nothing is left to read: the connection is lost, or the other side said goodbye.
-async fn read_all(link: &Arc<Link>, connection: &Connection) -> Result<(), Violation> {
+async fn read_all(link: &Arc<Link>, into: &mut Arriving, connection: &Connection) -> Result<(), Violation> {
     let seen = Arc::new(AtomicU32::new(0));
     let mut lanes = JoinSet::new();
     let (mut streams, mut datagrams) = (true, true);
@@ -175,8 +179,8 @@ async fn read_all(link: &Arc<Link>, connection: &Connection) -> Result<(), Viola
                 Err(_) => streams = false,
             },
             datagram = connection.read_datagram(), if datagrams => match datagram {
-                // A copy, since the slice would keep alive all that the system gave in one go.
-                Ok(datagram) => link.datagrams.push(Bytes::copy_from_slice(&datagram)),
+                // Copied there: the slice would keep alive all that the system gave in one go.
+                Ok(datagram) => into.push(link.id, &datagram),
                 Err(_) => datagrams = false,
             },
             Some(lane) = lanes.join_next() => lane.unwrap_or_else(|e| Err(Violation(format!("reading failed: {e}"))))?,

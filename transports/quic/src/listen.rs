@@ -5,7 +5,7 @@ use crate::config::{FAREWELL_OF_ALL, HELLOS, LAST_WORDS, ListenConfig, SOCKET_BY
 use crate::identity::Identity;
 use crate::link;
 use crate::seats::{Door, Pending, Seats};
-use crate::shared::Link;
+use crate::shared::{Arrived, Arriving, Link};
 use crate::tls::server_crypto;
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
@@ -58,6 +58,12 @@ pub(crate) fn server_config(identity: &Identity, transport: Arc<TransportConfig>
     Ok(config)
 }
 
+/// A new link, for the game thread.
+pub(crate) struct Birth {
+    pub(crate) link: Arc<Link>,
+    pub(crate) datagrams: Arrived,
+}
+
 /// What all tasks of a listener share.
 #[derive(Clone)]
 pub(crate) struct Listener {
@@ -65,12 +71,12 @@ pub(crate) struct Listener {
     handshake: Duration,
     /// The next link's number.
     next: Arc<Mutex<u32>>,
-    births: Sender<Arc<Link>>,
+    births: Sender<Birth>,
     stop: watch::Receiver<Option<Farewell>>,
 }
 
 impl Listener {
-    pub(crate) fn new(config: &ListenConfig, births: Sender<Arc<Link>>, stop: watch::Receiver<Option<Farewell>>) -> Self {
+    pub(crate) fn new(config: &ListenConfig, births: Sender<Birth>, stop: watch::Receiver<Option<Farewell>>) -> Self {
         Self { seats: Seats::new(config.limits), handshake: config.limits.handshake, next: Arc::default(), births, stop }
     }
 
@@ -124,21 +130,22 @@ impl Listener {
             Ok(seat) => seat,
             Err(text) => return refuse(&text),
         };
-        let link = {
+        let (link, into) = {
             // Numbers rise in the order in which the game hears of the links.
             let mut next = self.next.lock();
             let Some(after) = next.checked_add(1) else { return refuse("this session has used up its numbers for links") };
             let link = Arc::new(Link::new(LinkId(*next), Some(seat)));
+            let (into, datagrams) = Arriving::new();
             if link::open(&link, &connection).is_err() {
                 return;
             }
-            if self.births.try_send(link.clone()).is_err() {
+            if self.births.try_send(Birth { link: link.clone(), datagrams }).is_err() {
                 return refuse("too many new connections at once");
             }
             *next = after;
-            link
+            (link, into)
         };
-        link::serve(link, connection, self.stop).await;
+        link::serve(link, into, connection, self.stop).await;
     }
 }
 

@@ -1,16 +1,19 @@
 //! What the game thread and the I/O thread have in common, per link. Every queue here has an owner at each end and a bound.
 
 use crate::codes::Farewell;
-use crate::config::{DATAGRAMS_IN, INBOX_BYTES, MESSAGE_COST};
+use crate::config::{DATAGRAMS_IN, INBOX_BYTES, MESSAGE_COST, TICK};
 use crate::seats::Seat;
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use quinn::Connection;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tidelock_netcore::error::LinkError;
 use tidelock_netcore::limits;
+use tidelock_netcore::packet::PacketKind;
 use tidelock_netcore::transport::{Delivery, Lane, LinkId};
+use tidelock_threads::{Answer, Class, ring};
 use tokio::sync::{Notify, Semaphore, watch};
 
 /// One link. Its seat (for a listener) is given back when both threads have let go of it.
@@ -26,7 +29,6 @@ pub(crate) struct Link {
     pub(crate) farewell: watch::Sender<Option<Farewell>>,
     pub(crate) out: [LaneOut; Lane::COUNT as usize],
     pub(crate) messages: Inbox,
-    pub(crate) datagrams: Datagrams,
     _seat: Option<Seat>,
 }
 
@@ -48,7 +50,6 @@ impl Link {
             farewell: watch::Sender::new(None),
             out: std::array::from_fn(|_| LaneOut::new()),
             messages: Inbox::new(),
-            datagrams: Datagrams::new(),
             _seat: seat,
         }
     }
@@ -147,43 +148,47 @@ impl Inbox {
     }
 }
 
-/// Datagrams that came in. When the game thread does not fetch them, the oldest goes: newer state replaces older.
-pub(crate) struct Datagrams {
-    queue: (Sender<Bytes>, Receiver<Bytes>),
-    dropped: AtomicU64,
+/// Datagrams that came in, on the I/O thread's side. When the game thread does not fetch them, the oldest state goes, since newer
+/// state replaces it; inputs and what was sealed stay.
+pub(crate) struct Arriving {
+    ring: tidelock_threads::Sender,
+    start: Instant,
 }
 
-impl Datagrams {
-    fn new() -> Self {
-        Self { queue: bounded(DATAGRAMS_IN), dropped: AtomicU64::new(0) }
+/// The game thread's side of them.
+pub(crate) type Arrived = tidelock_threads::Receiver;
+
+impl Arriving {
+    pub(crate) fn new() -> (Self, Arrived) {
+        let (ring, out) = ring(DATAGRAMS_IN);
+        (Self { ring, start: Instant::now() }, out)
     }
 
-    pub(crate) fn push(&self, datagram: Bytes) {
-        let mut datagram = datagram;
-        while let Err(TrySendError::Full(back)) = self.queue.0.try_send(datagram) {
-            datagram = back;
-            if self.queue.1.try_recv().is_ok() {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-            }
+    /// A transport does not read the ticks of packets; what comes within [`TICK`] passes for one.
+    pub(crate) fn push(&mut self, id: LinkId, datagram: &[u8]) {
+        let tick = (self.start.elapsed().as_millis() / TICK.as_millis()) as u64;
+        self.push_at(tick, id, datagram);
+    }
+
+    fn push_at(&mut self, tick: u64, id: LinkId, datagram: &[u8]) {
+        // one that says nothing is nothing that could be lost
+        let replaceable = PacketKind::of(datagram).is_none_or(PacketKind::is_replaceable);
+        let class = if replaceable { Class::State } else { Class::Kept };
+        let pushed = self.ring.push(tick, class, datagram);
+        if let Some(gone) = pushed.discarded {
+            let late = (tick - gone.first) * TICK.as_millis() as u64;
+            tracing::trace!(link = id.0, packets = gone.packets, late_ms = late, "the game is late: old state was discarded");
         }
-    }
-
-    pub(crate) fn pop(&self) -> Option<Bytes> {
-        self.queue.1.try_recv().ok()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.queue.1.len()
-    }
-
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        if pushed.answer == Answer::Full {
+            tracing::debug!(link = id.0, ?class, "the game is late: no room for a datagram");
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidelock_threads::Popped;
 
     #[test]
     fn a_lane_is_full_at_its_bytes_and_has_room_again_when_written() {
@@ -207,14 +212,32 @@ mod tests {
         assert_eq!(taken, limits::LANE_QUEUE_BYTES / MESSAGE_COST);
     }
 
+    /// Datagrams of state, and one of input after each.
     #[test]
-    fn the_oldest_datagram_goes_and_is_counted() {
-        let datagrams = Datagrams::new();
-        for i in 0..DATAGRAMS_IN + 10 {
-            datagrams.push(Bytes::from(i.to_string()));
+    fn the_oldest_state_goes_and_is_counted_and_inputs_stay() {
+        let (mut datagrams, mut out) = Arriving::new();
+        let count = DATAGRAMS_IN.state_packets as u64 + 10;
+        for i in 0..count {
+            datagrams.push_at(i / 8, LinkId(0), &[&[0][..], &i.to_le_bytes()].concat());
+            datagrams.push_at(i / 8, LinkId(0), &[&[0b011][..], &i.to_le_bytes()].concat());
         }
-        assert_eq!((datagrams.len(), datagrams.dropped()), (DATAGRAMS_IN, 10));
-        assert_eq!(datagrams.pop().unwrap(), "10");
+        let (mut state, mut inputs) = (Vec::new(), Vec::new());
+        while let Popped::Packet { bytes, .. } = out.pop() {
+            let list = if bytes[0] == 0 { &mut state } else { &mut inputs };
+            list.push(u64::from_le_bytes(*bytes.last_chunk().unwrap()));
+        }
+        assert!(inputs.into_iter().eq(0..count));
+        assert!(state.into_iter().eq(16..count), "ten were too many: two ticks of eight");
+        assert_eq!(out.lost(), 16);
+    }
+
+    #[test]
+    fn a_datagram_that_is_none_is_handed_on_too() {
+        let (mut datagrams, mut out) = Arriving::new();
+        datagrams.push(LinkId(0), b"");
+        datagrams.push(LinkId(0), &[0xff]);
+        assert!(matches!(out.pop(), Popped::Packet { class: Class::State, bytes: [], .. }));
+        assert!(matches!(out.pop(), Popped::Packet { class: Class::Kept, bytes: [0xff], .. }));
     }
 
     #[test]

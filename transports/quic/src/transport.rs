@@ -6,9 +6,9 @@ use crate::config::{JoinConfig, ListenConfig};
 use crate::identity::{Fingerprint, Identity};
 use crate::join::Joiner;
 use crate::link::PREFIX_BYTES;
-use crate::listen::{Listener, bind, bind_error, server_config};
+use crate::listen::{Birth, Listener, bind, bind_error, server_config};
 use crate::rate::Rate;
-use crate::shared::{Link, Opened};
+use crate::shared::{Arrived, Arriving, Link, Opened};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, bounded};
 use quinn::{Connection, Endpoint, EndpointConfig, TokioRuntime, TransportConfig};
@@ -21,6 +21,7 @@ use thiserror::Error;
 use tidelock_netcore::error::{DisconnectReason, TransportError};
 use tidelock_netcore::limits;
 use tidelock_netcore::transport::{Arrival, Delivery, Facts, Lane, LinkId, LinkStats, Transport};
+use tidelock_threads::Popped;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -42,7 +43,7 @@ pub struct QuicTransport {
 
 enum Role {
     Host {
-        births: Receiver<Arc<Link>>,
+        births: Receiver<Birth>,
         endpoint: Endpoint,
         transport: Arc<TransportConfig>,
         local: SocketAddr,
@@ -56,6 +57,7 @@ enum Role {
 /// A link as the game thread knows it. Sorted by id.
 struct Slot {
     link: Arc<Link>,
+    datagrams: Arrived,
     /// The game was told that it is open.
     told: bool,
     /// The datagram buffer was full and has not been empty since. QUIC sends datagrams before streams, so that a buffer that is
@@ -65,8 +67,8 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(link: Arc<Link>) -> Self {
-        Self { link, told: false, draining: false, rate: Rate::new() }
+    fn new(link: Arc<Link>, datagrams: Arrived) -> Self {
+        Self { link, datagrams, told: false, draining: false, rate: Rate::new() }
     }
 
     /// Bytes of datagrams that would be taken now.
@@ -128,9 +130,11 @@ impl QuicTransport {
         let transport = config.timing.transport_config()?;
         let link = Arc::new(Link::new(LinkId(0), None));
         let stop = watch::Sender::new(None);
-        let joiner = Joiner { address: address.clone(), config, transport, link: link.clone(), stop: stop.subscribe() };
+        let (into, datagrams) = Arriving::new();
+        let joiner =
+            Joiner { address: address.clone(), config, transport, link: link.clone(), datagrams: into, stop: stop.subscribe() };
         let thread = spawn("tidelock-quic-guest", runtime()?, joiner.run())?;
-        let links = vec![Slot::new(link)];
+        let links = vec![Slot::new(link, datagrams)];
         Ok(Self { role: Role::Guest { address }, links, at: 0, quota: None, stop, thread: Some(thread) })
     }
 
@@ -174,10 +178,11 @@ impl QuicTransport {
         Ok(())
     }
 
-    /// Datagrams of a link that were dropped here because [`poll`](Transport::poll) was not called for too long.
+    /// Datagrams of a link that were dropped here because [`poll`](Transport::poll) was not called for too long: state, the oldest
+    /// first. Inputs are dropped only beyond what comes in eight seconds.
     #[must_use]
     pub fn datagrams_dropped(&self, link: LinkId) -> u64 {
-        self.slot(link).map_or(0, |slot| slot.link.datagrams.dropped())
+        self.slot(link).map_or(0, |slot| slot.datagrams.lost())
     }
 
     fn slot(&self, link: LinkId) -> Option<&Slot> {
@@ -197,7 +202,7 @@ impl QuicTransport {
     /// Fetches new links. No more than were there at the beginning, so that a pass ends.
     fn fetch_births(&mut self) {
         if let Role::Host { births, .. } = &self.role {
-            let new = births.try_iter().take(births.len()).map(Slot::new);
+            let new = births.try_iter().take(births.len()).map(|birth| Slot::new(birth.link, birth.datagrams));
             self.links.extend(new);
         }
     }
@@ -236,7 +241,9 @@ impl QuicTransport {
             self.forget(self.at);
             return Some(Arrival::Closed { link: link.id, reason });
         }
-        let quota = self.quota.get_or_insert_with(|| Quota { messages: link.messages.len(), datagrams: link.datagrams.len() });
+        let quota = self
+            .quota
+            .get_or_insert_with(|| Quota { messages: link.messages.len(), datagrams: slot.datagrams.waiting().packets });
         if quota.messages > 0
             && let Some((lane, message)) = link.messages.pop()
         {
@@ -245,15 +252,15 @@ impl QuicTransport {
             return Some(Arrival::Message { link: link.id, lane });
         }
         if quota.datagrams > 0
-            && let Some(datagram) = link.datagrams.pop()
+            && let Popped::Packet { bytes, .. } = slot.datagrams.pop()
         {
             quota.datagrams -= 1;
             payload.clear();
-            payload.extend_from_slice(&datagram);
+            payload.extend_from_slice(bytes);
             return Some(Arrival::Datagram { link: link.id });
         }
         let reason = end?;
-        if link.messages.len() + link.datagrams.len() > 0 {
+        if link.messages.len() + slot.datagrams.waiting().packets > 0 {
             return None;
         }
         self.forget(self.at);
