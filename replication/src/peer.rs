@@ -189,6 +189,8 @@ pub struct PeerStats {
     pub transport: LinkStats,
     /// The round trip as Tidelock measures it.
     pub rtt: Duration,
+    /// How much single round trips differ from that, on average.
+    pub jitter: Duration,
     /// Everything that it changed up to this session tick has arrived.
     pub complete: Tick,
 }
@@ -368,6 +370,7 @@ impl Peer {
             link: link.counters,
             transport: self.transport.as_ref().map(|t| t.stats(link.id)).unwrap_or_default(),
             rtt: link.rtt.smoothed(),
+            jitter: link.rtt.variation(),
             complete: link.incoming.complete(),
         })
     }

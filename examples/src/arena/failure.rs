@@ -44,6 +44,12 @@ pub(crate) enum Failure {
     /// The same as [`Failure::Differs`], seen from the host.
     #[error("the worlds did not end equal: {0}")]
     NotEqual(String),
+    /// The terminal does not do what a live view needs.
+    #[error("cannot show it here, try --plain: {0}")]
+    Terminal(std::io::Error),
+    /// Somebody did not want to wait.
+    #[error("stopped before the worlds were compared")]
+    Stopped,
     /// This program misuses the library.
     #[error("a mistake in this program: {0}")]
     Usage(#[from] UsageError),

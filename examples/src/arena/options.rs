@@ -9,8 +9,8 @@ use tidelock_quic::shim::ShimConfig;
 
 /// Worlds full of moving entities on many machines, and the proof that they end equal.
 ///
-/// Without a command: a host and its guests in one process, over QUIC through a bad network. The exit status is 0 only if every
-/// guest's world ends equal to the host's.
+/// Without a command: a host and its guests in one process, over QUIC through a bad network, shown live in a terminal; in lines if the
+/// output is none, or with --plain or --json. The exit status is 0 only if every guest's world ends equal to the host's.
 #[derive(Parser)]
 #[command(name = "arena", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
@@ -44,9 +44,12 @@ pub(crate) struct AllOptions {
     /// How many units the crowd has that all peers compute in lockstep.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) units: u32,
-    /// Seconds to play.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) seconds: u32,
+    /// Seconds to play. 10 if it is not said; a live view then goes on until `q` is pressed.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: Option<u32>,
+    /// Lines of figures instead of a live view, also in a terminal.
+    #[arg(long)]
+    pub(crate) plain: bool,
     /// The network's round trip in milliseconds.
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) latency: u32,
@@ -140,9 +143,14 @@ impl Common {
 
 /// The bad network of these conditions; `None` if it is perfect.
 pub(crate) fn weather(conditions: &Conditions) -> Option<ShimConfig> {
+    let bad = conditions.latency > 0 || conditions.jitter > 0 || conditions.loss > 0.0;
+    bad.then(|| shim(conditions))
+}
+
+/// The network of these conditions, perfect or not.
+pub(crate) fn shim(conditions: &Conditions) -> ShimConfig {
     let (latency, jitter) = (millis(conditions.latency) / 2, millis(conditions.jitter));
-    let bad = !latency.is_zero() || !jitter.is_zero() || conditions.loss > 0.0;
-    bad.then(|| ShimConfig { latency, jitter, loss: conditions.loss, seed: conditions.seed, ..ShimConfig::default() })
+    ShimConfig { latency, jitter, loss: conditions.loss, seed: conditions.seed, ..ShimConfig::default() }
 }
 
 fn millis(millis: u32) -> Duration {

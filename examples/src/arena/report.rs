@@ -177,7 +177,7 @@ impl Figures {
 }
 
 /// What a run was started with.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Conditions {
     /// The shim's round trip in milliseconds.
     pub(crate) latency: u32,

@@ -90,11 +90,14 @@ impl Seen {
     }
 }
 
+/// Seconds that are never over.
+pub(crate) const FOREVER: u32 = u32::MAX;
+
 /// The host: it runs the game for some seconds once enough guests are in, then has the worlds compared.
 pub(crate) struct Host {
     /// Its end of the session.
     pub(crate) peer: Peer,
-    world: World,
+    pub(crate) world: World,
     bot: Bot,
     /// How far it is.
     pub(crate) phase: Phase,
@@ -313,6 +316,19 @@ impl Host {
         Err(Failure::NotEqual(if told.is_empty() { "not every guest has answered".into() } else { told.join("; ") }))
     }
 
+    /// How long the game still is; `None` while it does not run, or if nobody has said.
+    pub(crate) fn left(&self, now: Duration) -> Option<Duration> {
+        let Phase::Playing { since } = self.phase else { return None };
+        (self.seconds != FOREVER).then(|| (since + Duration::from_secs(self.seconds.into())).saturating_sub(now))
+    }
+
+    /// Ends the game that runs, if one does: in the next frame the comparison begins.
+    pub(crate) fn end_game(&mut self, now: Duration) {
+        if let Phase::Playing { since } = self.phase {
+            self.seconds = self.seconds.min((now - since).as_secs() as u32);
+        }
+    }
+
     /// Ends the session for all.
     pub(crate) fn end(&mut self) {
         self.peer.disconnect(&mut self.world, DisconnectReason::HostLeft);
@@ -321,9 +337,11 @@ impl Host {
 
 /// A guest: it plays until the host says that the game is over.
 pub(crate) struct Guest {
+    /// What it is called.
+    pub(crate) name: String,
     /// Its end of the session.
     pub(crate) peer: Peer,
-    world: World,
+    pub(crate) world: World,
     bot: Bot,
     /// The host has ended the game.
     pub(crate) finished: bool,
@@ -356,6 +374,7 @@ impl Guest {
     /// None in a correct program.
     pub(crate) fn new(transport: impl Transport + 'static, setup: &Setup, name: &str) -> Result<Self, Failure> {
         Ok(Self {
+            name: name.into(),
             peer: Peer::join(schema()?, transport, setup.config(name))?,
             world: World::new(),
             bot: Bot::new(Side::Guest, setup.share, setup.seed),
@@ -453,6 +472,11 @@ impl Guest {
             self.link.look(link, now);
             self.delay = self.peer.interpolation_delay();
         }
+    }
+
+    /// Goes away, and says so.
+    pub(crate) fn leave(&mut self) {
+        self.peer.disconnect(&mut self.world, DisconnectReason::Left);
     }
 
     /// Is it in the session, or was it?

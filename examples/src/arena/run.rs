@@ -1,25 +1,28 @@
 //! The three ways to run: all in one process, as a host, as a guest. Each judges for itself.
 
 use crate::failure::Failure;
-use crate::options::{AllOptions, Common, HostOptions, JoinOptions, weather};
+use crate::live;
+use crate::options::{AllOptions, Common, HostOptions, JoinOptions, shim, weather};
 use crate::report::{Conditions, Figures, Report};
-use crate::roles::{Guest, Host, Phase, Setup};
+use crate::roles::{FOREVER, Guest, Host, Phase, Setup};
 use crate::stadium;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use tidelock_quic::shim::Shim;
+use tidelock_quic::shim::{Shim, ShimConfig};
 use tidelock_quic::{Identity, JoinConfig, ListenConfig, QuicTransport, Timing};
 
 /// A frame.
 const FRAME: Duration = Duration::from_nanos(1_000_000_000 / 60);
 /// How long all guests of one process may take to come in.
-const GATHER: Duration = Duration::from_secs(20);
+pub(crate) const GATHER: Duration = Duration::from_secs(20);
+/// Seconds of a game whose length nobody has said.
+const SECONDS: u32 = 10;
 /// How long guests may take to hear that the host has gone.
 const PART: Duration = Duration::from_secs(2);
 
 /// Frames at an even pace.
-struct Pace {
+pub(crate) struct Pace {
     start: Instant,
     next: Duration,
     /// Whole seconds that were told.
@@ -27,12 +30,13 @@ struct Pace {
 }
 
 impl Pace {
-    fn new() -> Self {
+    /// From now on.
+    pub(crate) fn new() -> Self {
         Self { start: Instant::now(), next: Duration::ZERO, told: 0 }
     }
 
     /// Waits for the next frame; its time.
-    fn frame(&mut self) -> Duration {
+    pub(crate) fn frame(&mut self) -> Duration {
         let now = self.start.elapsed();
         match self.next.checked_sub(now) {
             Some(rest) => std::thread::sleep(rest),
@@ -56,67 +60,154 @@ impl Pace {
 /// # Errors
 /// [`Failure`].
 pub(crate) fn all_in_one(options: &AllOptions) -> Result<(), Failure> {
-    let &AllOptions { guests: wanted, entities, units, seconds, latency, jitter, loss, ref common, .. } = options;
-    let conditions = Conditions { latency, jitter, loss, seed: common.seed };
-    let share = if options.stadium { stadium::DRONES } else { entities as usize / (usize::from(wanted) + 1) };
-    let rest = (entities as usize).saturating_sub(share * usize::from(wanted));
-    let (transport, address) = listen(([127, 0, 0, 1], 0).into(), wanted, common.timing())?;
-    let (_shim, address) = shimmed(address, &conditions)?;
-    let target = format!("{address}#{}", transport.fingerprint());
-    let mut host = Host::new(transport, &setup(common, rest, units, 0), wanted.into(), seconds)?;
-    if options.stadium {
-        stadium::limit(&mut host, options.nearest as usize)?;
+    let common = &options.common;
+    let live = !options.plain && !common.json && live::is_possible();
+    let mut all = All::new(options, live)?;
+    let report = match live {
+        true => live::play(&mut all)?,
+        false => {
+            println!("{}", all.introduction());
+            play(&mut all)?
+        }
+    };
+    report.print(common.json);
+    all.guests.iter().try_for_each(Guest::verdict)?;
+    all.host.verdict()
+}
+
+/// A host and its guests, and the bad network between them.
+pub(crate) struct All<'a> {
+    options: &'a AllOptions,
+    pub(crate) host: Host,
+    pub(crate) guests: Vec<Guest>,
+    shim: Option<Shim>,
+    /// How the network is now.
+    pub(crate) conditions: Conditions,
+    /// Where guests go to.
+    target: String,
+    /// Entities that each of them keeps.
+    share: usize,
+    /// Guests that there ever were.
+    named: u64,
+}
+
+impl<'a> All<'a> {
+    /// All of them, on their way into a session. One that is `live` begins with the first guest, and its network can be changed.
+    fn new(options: &'a AllOptions, live: bool) -> Result<Self, Failure> {
+        let &AllOptions { guests, entities, units, seconds, latency, jitter, loss, ref common, .. } = options;
+        let conditions = Conditions { latency, jitter, loss, seed: common.seed };
+        let share = if options.stadium { stadium::DRONES } else { entities as usize / (usize::from(guests) + 1) };
+        let rest = (entities as usize).saturating_sub(share * usize::from(guests));
+        let (transport, address) = listen(([127, 0, 0, 1], 0).into(), guests, common.timing())?;
+        let (shim, address) = match live {
+            true => start(address, shim(&conditions))?,
+            false => shimmed(address, &conditions)?,
+        };
+        let target = format!("{address}#{}", transport.fingerprint());
+        let wanted = if live { 1 } else { usize::from(guests) };
+        let seconds = seconds.unwrap_or(if live { FOREVER } else { SECONDS });
+        let mut host = Host::new(transport, &setup(common, rest, units, 0), wanted, seconds)?;
+        if options.stadium {
+            stadium::limit(&mut host, options.nearest as usize)?;
+        }
+        let mut all = Self { options, host, guests: Vec::new(), shim, conditions, target, share, named: 0 };
+        for _ in 0..guests {
+            all.add_guest()?;
+        }
+        Ok(all)
     }
-    let join = JoinConfig { deadline: GATHER, timing: common.timing() };
-    let mut guests = Vec::new();
-    for i in 1..=wanted {
-        let transport = QuicTransport::join(&target, join)?;
-        guests.push(Guest::new(transport, &setup(common, share, 0, i.into()), &format!("bot {i}"))?);
+
+    fn introduction(&self) -> String {
+        let Conditions { latency, jitter, loss, seed } = self.conditions;
+        format!(
+            "{} guests and about {} entities for {} s, over QUIC with {latency} ms round trip, {jitter} ms jitter, {} % loss; seed {seed}",
+            self.guests.len(),
+            self.options.entities,
+            self.options.seconds.unwrap_or(SECONDS),
+            loss * 100.0,
+        )
     }
-    println!(
-        "{wanted} guests and about {entities} entities for {seconds} s, over QUIC with {latency} ms round trip, {jitter} ms jitter, \
-         {} % loss; seed {}",
-        loss * 100.0,
-        common.seed
-    );
-    play(&mut host, &mut guests, conditions)?.print(common.json);
-    guests.iter().try_for_each(Guest::verdict)?;
-    host.verdict()
+
+    /// One more guest sets out.
+    ///
+    /// # Errors
+    /// [`Failure::Join`] if this machine has no socket left.
+    pub(crate) fn add_guest(&mut self) -> Result<(), Failure> {
+        let common = &self.options.common;
+        let transport = QuicTransport::join(&self.target, JoinConfig { deadline: GATHER, timing: common.timing() })?;
+        self.named += 1;
+        let name = format!("bot {}", self.named);
+        self.guests.push(Guest::new(transport, &setup(common, self.share, 0, self.named), &name)?);
+        Ok(())
+    }
+
+    /// The youngest guest leaves.
+    pub(crate) fn remove_guest(&mut self) {
+        if let Some(mut guest) = self.guests.pop() {
+            guest.leave();
+            let_go(guest);
+        }
+    }
+
+    /// The network becomes better or worse.
+    pub(crate) fn set_conditions(&mut self, conditions: Conditions) {
+        if let Some(running) = self.shim.as_ref().filter(|_| conditions != self.conditions) {
+            running.set(shim(&conditions));
+            self.conditions = conditions;
+        }
+    }
+
+    /// One frame of all.
+    ///
+    /// # Errors
+    /// None in a correct program.
+    pub(crate) fn frame(&mut self, now: Duration) -> Result<(), Failure> {
+        self.host.frame(now)?;
+        self.guests.iter_mut().try_for_each(|guest| guest.frame(now))
+    }
+
+    /// What came of it, once it is over; then the guests are told.
+    ///
+    /// # Errors
+    /// None in a correct program.
+    pub(crate) fn end(&mut self, pace: &mut Pace) -> Result<Report, Failure> {
+        let report = Report::new(self.conditions, Some(&self.host), &self.guests);
+        self.host.end();
+        let until = pace.start.elapsed() + PART;
+        while self.guests.iter().any(|guest| guest.outcome().is_none()) && pace.start.elapsed() < until {
+            let now = pace.frame();
+            self.guests.iter_mut().try_for_each(|guest| guest.frame(now))?;
+        }
+        Ok(report)
+    }
+}
+
+/// Drops a guest, whose last words may take a second, without waiting for it.
+pub(crate) fn let_go(guest: Guest) {
+    std::thread::spawn(move || drop(guest));
 }
 
 /// Runs a host and its guests to their end.
-fn play(host: &mut Host, guests: &mut [Guest], conditions: Conditions) -> Result<Report, Failure> {
+fn play(all: &mut All<'_>) -> Result<Report, Failure> {
     let mut pace = Pace::new();
-    while host.phase != Phase::Over {
+    while all.host.phase != Phase::Over {
         let now = pace.frame();
-        host.frame(now)?;
-        for guest in &mut *guests {
-            guest.frame(now)?;
-        }
-        tell_remarks(host);
+        all.frame(now)?;
+        tell_remarks(&mut all.host);
         if pace.is_new_second(now) {
-            let figures = Figures::of(Some(host), guests, now);
-            println!("{}", figures.line(host.phase));
-            guests.iter_mut().for_each(|guest| guest.view.oldest_now = Duration::ZERO);
+            let figures = Figures::of(Some(&all.host), &all.guests, now);
+            println!("{}", figures.line(all.host.phase));
+            all.guests.iter_mut().for_each(|guest| guest.view.oldest_now = Duration::ZERO);
         }
-        let lost = guests.iter().find_map(|guest| guest.outcome().and_then(Result::err));
+        let lost = all.guests.iter().find_map(|guest| guest.outcome().and_then(Result::err));
         if let Some(failure) = lost {
             return Err(failure);
         }
-        if host.phase == Phase::Gathering && now > GATHER {
-            return Err(Failure::Missing(host.guests().len(), guests.len()));
+        if all.host.phase == Phase::Gathering && now > GATHER {
+            return Err(Failure::Missing(all.host.guests().len(), all.guests.len()));
         }
     }
-    let report = Report::new(conditions, Some(host), guests);
-    host.end();
-    let until = pace.start.elapsed() + PART;
-    while guests.iter().any(|guest| guest.outcome().is_none()) && pace.start.elapsed() < until {
-        let now = pace.frame();
-        for guest in &mut *guests {
-            guest.frame(now)?;
-        }
-    }
-    Ok(report)
+    all.end(&mut pace)
 }
 
 /// A host for guests in other processes.
@@ -204,7 +295,10 @@ fn listen(addr: SocketAddr, guests: u16, timing: Timing) -> Result<(QuicTranspor
 
 /// A bad network in front of `target`, unless it is to be perfect, and where to send to.
 fn shimmed(target: SocketAddr, conditions: &Conditions) -> Result<(Option<Shim>, SocketAddr), Failure> {
-    let Some(weather) = weather(conditions) else { return Ok((None, target)) };
+    weather(conditions).map_or(Ok((None, target)), |weather| start(target, weather))
+}
+
+fn start(target: SocketAddr, weather: ShimConfig) -> Result<(Option<Shim>, SocketAddr), Failure> {
     let shim = Shim::start(target, weather).map_err(Failure::Shim)?;
     let address = shim.addr();
     Ok((Some(shim), address))

@@ -1,0 +1,247 @@
+//! From a running session to a [`Snapshot`]: what is counted becomes rates, worlds become maps.
+
+use super::keys::Wishes;
+use super::snapshot::{Dot, Line, Map, Snapshot, Sort, Stage};
+use crate::game::{Ball, Crate, Drone, Paddle, Player, Pose, Relic, Spot, Unit};
+use crate::roles::{Guest, Host, Phase};
+use hecs::{Entity, World};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tidelock::{PeerId, UsageError};
+
+/// Rates are taken so often.
+const EVERY: Duration = Duration::from_millis(500);
+/// So many are kept: a minute's.
+const KEPT: usize = 120;
+/// Rates are means over so many: a second's.
+const MEAN: usize = 2;
+/// Remarks that are kept.
+const REMARKS: usize = 32;
+
+/// What is counted of one guest, as it was at some moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    at: Duration,
+    down: u64,
+    up: u64,
+    /// Packets, both ways.
+    sent: u64,
+    lost: u64,
+    corrections: u64,
+    reruns: u64,
+}
+
+impl Counts {
+    fn of(host: &Host, guest: &Guest, at: Duration) -> Self {
+        let here = guest.link.stats.transport;
+        let there = host.links.get(&guest.peer.local()).map(|seen| seen.stats.transport).unwrap_or_default();
+        Self {
+            at,
+            down: here.bytes_in,
+            up: here.bytes_out,
+            sent: here.packets_out + there.packets_out,
+            lost: here.packets_lost + there.packets_lost,
+            corrections: guest.peer.correction_count() + guest.view.corrections,
+            reruns: guest.trail.reruns,
+        }
+    }
+}
+
+/// The recent past of one guest.
+#[derive(Debug, Default)]
+struct Past {
+    counts: VecDeque<Counts>,
+    trips: VecDeque<f64>,
+    downs: VecDeque<f64>,
+    oldest: Duration,
+}
+
+impl Past {
+    fn note(&mut self, guest: &Guest, counts: Counts) {
+        self.counts.push_back(counts);
+        if self.counts.len() > MEAN + 1 {
+            self.counts.pop_front();
+        }
+        keep(&mut self.trips, guest.link.stats.rtt.as_secs_f64() * 1e3);
+        let down = self.per_second(|counts| counts.down) * 8.0 / 1e3;
+        keep(&mut self.downs, down);
+        self.oldest = guest.view.oldest_now;
+    }
+
+    /// How much more there was at the end than at the beginning of the last second.
+    fn more(&self, of: impl Fn(&Counts) -> u64) -> f64 {
+        match (self.counts.front(), self.counts.back()) {
+            (Some(first), Some(last)) => of(last).saturating_sub(of(first)) as f64,
+            _ => 0.0,
+        }
+    }
+
+    fn per_second(&self, of: impl Fn(&Counts) -> u64) -> f64 {
+        let seconds = self.more(|counts| counts.at.as_micros() as u64) / 1e6;
+        if seconds > 0.0 { self.more(of) / seconds } else { 0.0 }
+    }
+
+    fn line(&self, guest: &Guest, name: String) -> Line {
+        let stats = &guest.link.stats;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let sent = self.more(|counts| counts.sent);
+        Line {
+            name,
+            rtt_ms: ms(stats.rtt),
+            jitter_ms: ms(stats.jitter),
+            loss_pct: if sent > 0.0 { self.more(|counts| counts.lost) * 100.0 / sent } else { 0.0 },
+            down_kbps: self.per_second(|counts| counts.down) * 8.0 / 1e3,
+            up_kbps: self.per_second(|counts| counts.up) * 8.0 / 1e3,
+            buffer_ms: ms(guest.delay),
+            oldest_ms: ms(self.oldest),
+            corrections: self.per_second(|counts| counts.corrections),
+            reruns: self.per_second(|counts| counts.reruns),
+            trips: self.trips.iter().copied().collect(),
+            downs: self.downs.iter().copied().collect(),
+        }
+    }
+}
+
+fn keep(values: &mut VecDeque<f64>, value: f64) {
+    values.push_back(value);
+    if values.len() > KEPT {
+        values.pop_front();
+    }
+}
+
+/// Bits by what they were for, as they were at some moment.
+type Bits = BTreeMap<String, u64>;
+
+/// What a view keeps of the session between two pictures.
+#[derive(Debug, Default)]
+pub(crate) struct Looker {
+    looked: Option<Duration>,
+    pasts: BTreeMap<String, Past>,
+    bits: VecDeque<(Duration, Bits)>,
+    remarks: VecDeque<String>,
+}
+
+impl Looker {
+    /// Something to be told.
+    pub(crate) fn remark(&mut self, now: Duration, text: &str) {
+        self.remarks.push_back(format!("{:>3} s  {text}", now.as_secs()));
+        if self.remarks.len() > REMARKS {
+            self.remarks.pop_front();
+        }
+    }
+
+    /// Takes rates, if it is time. Once a frame.
+    pub(crate) fn look(&mut self, host: &Host, guests: &mut [Guest], now: Duration) {
+        if self.looked.is_some_and(|at| now < at + EVERY) {
+            return;
+        }
+        self.looked = Some(now);
+        self.pasts.retain(|name, _| guests.iter().any(|guest| guest.name == *name));
+        for guest in guests.iter_mut() {
+            let counts = Counts::of(host, guest, now);
+            self.pasts.entry(guest.name.clone()).or_default().note(guest, counts);
+            guest.view.oldest_now = Duration::ZERO;
+        }
+        self.bits.push_back((now, bits(host, guests)));
+        if self.bits.len() > MEAN + 1 {
+            self.bits.pop_front();
+        }
+    }
+
+    /// The picture of this moment.
+    ///
+    /// # Errors
+    /// None in a correct program.
+    pub(crate) fn snapshot(&self, host: &Host, guests: &[Guest], wishes: &Wishes, now: Duration) -> Result<Snapshot, UsageError> {
+        let mut maps = vec![Map { name: "host".into(), entities: host.entities(), dots: dots_of_host(&host.world) }];
+        let mut lines = Vec::new();
+        for guest in guests {
+            let name = guest.name.clone();
+            let dots = dots_of_guest(guest, now)?;
+            maps.push(Map { name: name.clone(), entities: guest.peer.entity_count(), dots });
+            lines.extend(self.pasts.get(&name).map(|past| past.line(guest, name.clone())));
+        }
+        let (stage, time, left) = match host.phase {
+            Phase::Gathering => (Stage::Gathering, now, None),
+            Phase::Playing { since } => (Stage::Playing, now - since, host.left(now)),
+            Phase::Settling { since, .. } => (Stage::Comparing, now - since, None),
+            Phase::Over => (Stage::Comparing, Duration::ZERO, None),
+        };
+        Ok(Snapshot {
+            stage,
+            time,
+            left,
+            conditions: wishes.conditions,
+            maps,
+            lines,
+            traffic: self.traffic(),
+            remarks: self.remarks.iter().cloned().collect(),
+            skipped: wishes.skipped,
+            help: wishes.help,
+        })
+    }
+
+    /// Kilobits a second, the most first.
+    fn traffic(&self) -> Vec<(String, f64)> {
+        let (Some((start, before)), Some((end, after))) = (self.bits.front(), self.bits.back()) else { return Vec::new() };
+        let seconds = (*end - *start).as_secs_f64().max(1e-3);
+        let rate = |(name, bits): (&String, &u64)| {
+            let more = bits.saturating_sub(before.get(name).copied().unwrap_or(0));
+            (name.clone(), more as f64 / 1e3 / seconds)
+        };
+        let mut rates: Vec<(String, f64)> = after.iter().map(rate).collect();
+        rates.sort_by(|a, b| b.1.total_cmp(&a.1));
+        rates
+    }
+}
+
+/// What was sent to all guests of this process. Who leaves takes its share along, which looks like a moment of silence.
+fn bits(host: &Host, guests: &[Guest]) -> Bits {
+    let mut bits = Bits::new();
+    let mut all = 0;
+    for peer in guests.iter().map(|guest| guest.peer.local()).filter(|peer| *peer != PeerId::NOBODY) {
+        let Some(traffic) = host.peer.traffic(peer) else { continue };
+        all += host.links.get(&peer).map_or(0, |seen| seen.stats.transport.bytes_out * 8);
+        for (name, count) in traffic.components.into_iter().chain([("which rows".to_owned(), traffic.heads)]) {
+            *bits.entry(name).or_default() += count;
+        }
+    }
+    let known: u64 = bits.values().sum();
+    bits.insert("rest".into(), all.saturating_sub(known));
+    bits
+}
+
+/// What is at a place of its own kind.
+fn sort(world: &World, entity: Entity) -> Option<Sort> {
+    let is = |sort, yes: bool| yes.then_some(sort);
+    is(Sort::Drone, world.satisfies::<&Drone>(entity))
+        .or_else(|| is(Sort::Crate, world.satisfies::<&Crate>(entity)))
+        .or_else(|| is(Sort::Player, world.satisfies::<&Player>(entity)))
+        .or_else(|| is(Sort::Relic, world.satisfies::<&Relic>(entity)))
+        .or_else(|| is(Sort::Unit, world.satisfies::<&Unit>(entity)))
+        .or_else(|| is(Sort::Ball, world.satisfies::<&Ball>(entity) || world.satisfies::<&Paddle>(entity)))
+}
+
+fn dots_of_host(world: &World) -> Vec<Dot> {
+    let mut dots = computed(world);
+    for (entity, pose) in world.query::<(Entity, &Pose)>().iter() {
+        dots.extend(sort(world, entity).map(|sort| Dot { sort, x: pose.x, y: pose.y }));
+    }
+    dots
+}
+
+/// As it draws it: interpolated, predicted, with corrections that fade.
+fn dots_of_guest(guest: &Guest, now: Duration) -> Result<Vec<Dot>, UsageError> {
+    let mut dots = computed(&guest.world);
+    for (entity, pose) in guest.peer.present::<Pose>(&guest.world, now)? {
+        dots.extend(sort(&guest.world, entity).map(|sort| Dot { sort, x: pose.x, y: pose.y }));
+    }
+    Ok(dots)
+}
+
+/// What every peer computes for itself.
+fn computed(world: &World) -> Vec<Dot> {
+    let spots = world.query::<(Entity, &Spot)>().iter().map(|(entity, spot)| (entity, *spot)).collect::<Vec<_>>();
+    let dot = |(entity, spot): (Entity, Spot)| Some(Dot { sort: sort(world, entity)?, x: spot.x, y: spot.y });
+    spots.into_iter().filter_map(dot).collect()
+}
