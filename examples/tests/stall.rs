@@ -155,6 +155,12 @@ fn a_game_that_stands_still_for_five_seconds_is_as_new_as_before_at_once() {
         }
     }
     let ends = io.0.lock().unwrap();
-    eprintln!("{before} {most} {fresh:?} {} {}", ends.discarded, ends.refused);
+    assert_eq!(fresh, Some(Duration::ZERO), "in its very first frame; {before} ticks behind is what the way takes");
+    assert!(
+        most > bounds.state_packets / 2 && ends.discarded > 500,
+        "{most} packets, {} discarded: was there a stall?",
+        ends.discarded
+    );
+    assert_eq!((ends.receiver.lost(), ends.refused), (ends.discarded, 0), "what is lost was told, and only state was");
     assert_eq!(guests.len() as usize, ENTITIES);
 }

@@ -32,7 +32,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, s: &Snapshot) {
     let [title, maps, net, bottom, keys] = Layout::vertical(parts).areas(area);
     frame.render_widget(Paragraph::new(headline(s)), title);
     draw_maps(frame, maps, s);
-    draw_links(frame, net, &s.lines);
+    draw_links(frame, net, &s.lines, s.skipped);
     let [traffic, remarks] = Layout::horizontal([Constraint::Fill(1); 2]).areas(bottom);
     draw_traffic(frame, traffic, &s.traffic);
     draw_remarks(frame, remarks, &s.remarks);
@@ -132,8 +132,9 @@ fn colour(sort: Sort) -> Color {
     }
 }
 
-/// A line of figures for each guest, and curves of the last minute where there is room.
-fn draw_links(frame: &mut Frame<'_>, area: Rect, lines: &[Line]) {
+/// A line of figures for each guest, and curves of the last minute where there is room. Who is skipped on the maps is skipped here, as
+/// far as there is not room for all.
+fn draw_links(frame: &mut Frame<'_>, area: Rect, lines: &[Line], skipped: usize) {
     let block = Block::bordered().title(" links: a second's mean ");
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -150,7 +151,8 @@ fn draw_links(frame: &mut Frame<'_>, area: Rect, lines: &[Line]) {
     let mut text = vec![Text::styled(head, Style::new().add_modifier(Modifier::DIM))];
     let room = usize::from(inner.height).saturating_sub(1);
     let fits = if lines.len() > room { room.saturating_sub(1) } else { room };
-    text.extend(lines.iter().take(fits).map(|line| figures(line, curves)));
+    let first = skipped.min(lines.len().saturating_sub(fits));
+    text.extend(lines.iter().skip(first).take(fits).map(|line| figures(line, curves)));
     if lines.len() > room {
         text.push(Text::from(format!("and {} more", lines.len() - fits)));
     }

@@ -109,8 +109,8 @@ fn keep(values: &mut VecDeque<f64>, value: f64) {
     }
 }
 
-/// Bits by what they were for, as they were at some moment.
-type Bits = BTreeMap<String, u64>;
+/// Bits by guest and by what they were for, as they were at some moment.
+type Bits = BTreeMap<(PeerId, String), u64>;
 
 /// What a view keeps of the session between two pictures.
 #[derive(Debug, Default)]
@@ -185,29 +185,27 @@ impl Looker {
     fn traffic(&self) -> Vec<(String, f64)> {
         let (Some((start, before)), Some((end, after))) = (self.bits.front(), self.bits.back()) else { return Vec::new() };
         let seconds = (*end - *start).as_secs_f64().max(1e-3);
-        let rate = |(name, bits): (&String, &u64)| {
-            let more = bits.saturating_sub(before.get(name).copied().unwrap_or(0));
-            (name.clone(), more as f64 / 1e3 / seconds)
-        };
-        let mut rates: Vec<(String, f64)> = after.iter().map(rate).collect();
+        let mut sums = BTreeMap::<&str, u64>::new();
+        for (of, bits) in after {
+            *sums.entry(&of.1).or_default() += bits.saturating_sub(before.get(of).copied().unwrap_or(0));
+        }
+        let rate = |(name, bits): (&str, u64)| (name.to_owned(), bits as f64 / 1e3 / seconds);
+        let mut rates: Vec<(String, f64)> = sums.into_iter().map(rate).collect();
         rates.sort_by(|a, b| b.1.total_cmp(&a.1));
         rates
     }
 }
 
-/// What was sent to all guests of this process. Who leaves takes its share along, which looks like a moment of silence.
+/// What was sent to the guests.
 fn bits(host: &Host, guests: &[Guest]) -> Bits {
     let mut bits = Bits::new();
-    let mut all = 0;
     for peer in guests.iter().map(|guest| guest.peer.local()).filter(|peer| *peer != PeerId::NOBODY) {
         let Some(traffic) = host.peer.traffic(peer) else { continue };
-        all += host.links.get(&peer).map_or(0, |seen| seen.stats.transport.bytes_out * 8);
-        for (name, count) in traffic.components.into_iter().chain([("which rows".to_owned(), traffic.heads)]) {
-            *bits.entry(name).or_default() += count;
-        }
+        let all = host.links.get(&peer).map_or(0, |seen| seen.stats.transport.bytes_out * 8);
+        let known = traffic.heads + traffic.components.iter().map(|(_, count)| count).sum::<u64>();
+        let others = [("which rows".to_owned(), traffic.heads), ("rest".to_owned(), all.saturating_sub(known))];
+        bits.extend(traffic.components.into_iter().chain(others).map(|(name, count)| ((peer, name), count)));
     }
-    let known: u64 = bits.values().sum();
-    bits.insert("rest".into(), all.saturating_sub(known));
     bits
 }
 

@@ -48,7 +48,10 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // a terminal that is gone needs nothing
-        let _ = ratatui::try_restore();
+        // a panic has given it back already; a second time would put the cursor above what was told
+        if !std::thread::panicking() {
+            // a terminal that is gone needs nothing
+            let _ = ratatui::try_restore();
+        }
     }
 }

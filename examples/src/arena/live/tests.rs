@@ -121,6 +121,7 @@ fn worlds_that_have_no_room_are_told_of_and_come_by_key() {
     snapshot.skipped = 6;
     assert!(top(&snapshot).contains("bot 5") && top(&snapshot).contains("bot 7"), "{}", top(&snapshot));
     row(&picture(80, 24, &snapshot), "and 5 more");
+    row(&picture(80, 24, &snapshot), "│bot 7 ");
 }
 
 #[test]
