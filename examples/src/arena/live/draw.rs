@@ -218,7 +218,7 @@ fn draw_remarks(frame: &mut Frame<'_>, area: Rect, remarks: &[String]) {
 fn key_line(width: u16) -> Text<'static> {
     let text = match width {
         0..40 => " ? help  q end",
-        40..110 => " l/L latency  j/J jitter  p/P loss  g/G guests  ←→ worlds  ? help  q end",
+        40..130 => " l/L latency  j/J jitter  p/P loss  g/G guests  ←→ worlds  ? help  q end",
         _ => {
             " l/L more/less latency   j/J jitter   p/P loss   g/G more/fewer guests   ←→ other worlds   ? help   q end, compare the worlds"
         }

@@ -7,7 +7,7 @@ use crate::roles::{Guest, Host, Phase};
 use hecs::{Entity, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use tidelock::{PeerId, UsageError};
+use tidelock::{PeerId, Traffic, UsageError};
 
 /// Rates are taken so often.
 const EVERY: Duration = Duration::from_millis(500);
@@ -181,18 +181,9 @@ impl Looker {
         })
     }
 
-    /// Kilobits a second, the most first.
     fn traffic(&self) -> Vec<(String, f64)> {
         let (Some((start, before)), Some((end, after))) = (self.bits.front(), self.bits.back()) else { return Vec::new() };
-        let seconds = (*end - *start).as_secs_f64().max(1e-3);
-        let mut sums = BTreeMap::<&str, u64>::new();
-        for (of, bits) in after {
-            *sums.entry(&of.1).or_default() += bits.saturating_sub(before.get(of).copied().unwrap_or(0));
-        }
-        let rate = |(name, bits): (&str, u64)| (name.to_owned(), bits as f64 / 1e3 / seconds);
-        let mut rates: Vec<(String, f64)> = sums.into_iter().map(rate).collect();
-        rates.sort_by(|a, b| b.1.total_cmp(&a.1));
-        rates
+        rates(before, after, (*end - *start).as_secs_f64())
     }
 }
 
@@ -200,13 +191,34 @@ impl Looker {
 fn bits(host: &Host, guests: &[Guest]) -> Bits {
     let mut bits = Bits::new();
     for peer in guests.iter().map(|guest| guest.peer.local()).filter(|peer| *peer != PeerId::NOBODY) {
-        let Some(traffic) = host.peer.traffic(peer) else { continue };
         let all = host.links.get(&peer).map_or(0, |seen| seen.stats.transport.bytes_out * 8);
-        let known = traffic.heads + traffic.components.iter().map(|(_, count)| count).sum::<u64>();
-        let others = [("which rows".to_owned(), traffic.heads), ("rest".to_owned(), all.saturating_sub(known))];
-        bits.extend(traffic.components.into_iter().chain(others).map(|(name, count)| ((peer, name), count)));
+        if let Some(traffic) = host.peer.traffic(peer) {
+            add(&mut bits, peer, traffic, all);
+        }
     }
     bits
+}
+
+/// Adds what was sent to one guest, of which `all` is everything. A component that has a form for observers and one for who predicts
+/// it comes twice under one name.
+fn add(bits: &mut Bits, peer: PeerId, traffic: Traffic, all: u64) {
+    let known = traffic.heads + traffic.components.iter().map(|(_, count)| count).sum::<u64>();
+    let others = [("which rows".to_owned(), traffic.heads), ("rest".to_owned(), all.saturating_sub(known))];
+    for (name, count) in traffic.components.into_iter().chain(others) {
+        *bits.entry((peer, name)).or_default() += count;
+    }
+}
+
+/// Kilobits a second between two moments, the most first. Who came meanwhile counts from zero, who left does not count.
+fn rates(before: &Bits, after: &Bits, seconds: f64) -> Vec<(String, f64)> {
+    let mut sums = BTreeMap::<&str, u64>::new();
+    for (of, bits) in after {
+        *sums.entry(&of.1).or_default() += bits.saturating_sub(before.get(of).copied().unwrap_or(0));
+    }
+    let rate = |(name, bits): (&str, u64)| (name.to_owned(), bits as f64 / 1e3 / seconds.max(1e-3));
+    let mut rates: Vec<(String, f64)> = sums.into_iter().map(rate).collect();
+    rates.sort_by(|a, b| b.1.total_cmp(&a.1));
+    rates
 }
 
 /// What is at a place of its own kind.
@@ -242,4 +254,32 @@ fn computed(world: &World) -> Vec<Dot> {
     let spots = world.query::<(Entity, &Spot)>().iter().map(|(entity, spot)| (entity, *spot)).collect::<Vec<_>>();
     let dot = |(entity, spot): (Entity, Spot)| Some(Dot { sort: sort(world, entity)?, x: spot.x, y: spot.y });
     spots.into_iter().filter_map(dot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic(pose: [u64; 2], heads: u64) -> Traffic {
+        let components = [("presence", 10), ("pose", pose[0]), ("pose", pose[1])];
+        let components = components.map(|(name, bits)| (name.to_owned(), bits)).to_vec();
+        Traffic { components, kinds: Vec::new(), heads }
+    }
+
+    #[test]
+    fn traffic_is_summed_by_name_over_those_who_are_there() {
+        let (one, two, gone) = (PeerId(1), PeerId(2), PeerId(3));
+        let (mut before, mut after) = (Bits::new(), Bits::new());
+        add(&mut before, one, traffic([1000, 100], 50), 2000);
+        add(&mut before, gone, traffic([900_000, 0], 50), 1_000_000);
+        add(&mut after, one, traffic([3000, 600], 60), 6000);
+        add(&mut after, two, traffic([4000, 0], 0), 4010);
+        let of = |name: &str, rate: f64| (name.to_owned(), rate);
+        // in two seconds: 2000 + 500 + 4000 of pose; 10 of heads; 6000 - 3670 beside the 840 from before
+        assert_eq!(
+            rates(&before, &after, 2.0),
+            [of("pose", 3.25), of("rest", 0.745), of("presence", 0.005), of("which rows", 0.005)]
+        );
+        assert_eq!(rates(&Bits::new(), &Bits::new(), 0.0), []);
+    }
 }

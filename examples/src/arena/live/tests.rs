@@ -80,7 +80,11 @@ fn everything_has_its_place_at_80_by_24() {
     row(&picture, "remark 40");
     row(&picture, "remark 37");
     assert!(!picture.iter().any(|row| row.contains("remark 36")), "{}", picture.join("\n"));
-    assert!(picture[23].trim_end().ends_with("? help  q end"), "{}", picture[23]);
+    for width in [40, 79, 80, 129, 130] {
+        let picture = self::picture(width, 24, &sample(3));
+        assert!(width < 80 || picture[23].contains("q end"), "{}", picture[23]);
+        assert!(width < 130 || picture[23].trim_end().ends_with("compare the worlds"), "{}", picture[23]);
+    }
 }
 
 #[test]
