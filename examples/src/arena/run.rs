@@ -93,7 +93,10 @@ pub(crate) struct All<'a> {
 
 impl<'a> All<'a> {
     /// All of them, on their way into a session. One that is `live` begins with the first guest, and its network can be changed.
-    fn new(options: &'a AllOptions, live: bool) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// [`Failure`]: this machine has no socket left.
+    pub(crate) fn new(options: &'a AllOptions, live: bool) -> Result<Self, Failure> {
         let &AllOptions { guests, entities, units, seconds, latency, jitter, loss, ref common, .. } = options;
         let conditions = Conditions { latency, jitter, loss, seed: common.seed };
         let share = if options.stadium { stadium::DRONES } else { entities as usize / (usize::from(guests) + 1) };

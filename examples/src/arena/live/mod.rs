@@ -5,6 +5,8 @@ mod draw;
 mod keys;
 mod look;
 mod screen;
+#[cfg(test)]
+mod session_tests;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -13,10 +15,11 @@ use crate::failure::Failure;
 use crate::report::Report;
 use crate::roles::Phase;
 use crate::run::{All, GATHER, Pace, let_go};
-use keys::Wishes;
+use keys::{Action, Wishes};
 use look::Looker;
 use screen::Screen;
-use std::io::IsTerminal;
+use snapshot::Snapshot;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 /// A picture is drawn every so many frames: 20 a second.
@@ -24,7 +27,7 @@ const FRAMES: u32 = 3;
 
 /// Is there somebody to look at it?
 pub(crate) fn is_possible() -> bool {
-    std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+    io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
 /// Runs a host and its guests to their end, which the keys may bring about.
@@ -33,13 +36,31 @@ pub(crate) fn is_possible() -> bool {
 /// [`Failure`]; [`Failure::Stopped`] if somebody did not want to wait for the comparison. A guest that was lost on the way is no
 /// longer there to be compared, and fails the whole as it does without a view.
 pub(crate) fn play(all: &mut All<'_>) -> Result<Report, Failure> {
-    let mut screen = Screen::open().map_err(Failure::Terminal)?;
+    play_before(Screen::open().map_err(Failure::Terminal)?, all)
+}
+
+/// Somebody who looks at pictures and presses keys: a terminal, or a test.
+trait Viewer {
+    /// What was pressed since the last call.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    fn actions(&mut self) -> io::Result<Vec<Action>>;
+
+    /// Shows a picture.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    fn draw(&mut self, snapshot: &Snapshot) -> io::Result<()>;
+}
+
+fn play_before(mut viewer: impl Viewer, all: &mut All<'_>) -> Result<Report, Failure> {
     let mut view = View { wishes: Wishes::new(all.conditions, all.guests.len()), looker: Looker::default(), lost: None };
     let mut pace = Pace::new();
     for frame in 0u32.. {
         let now = pace.frame();
         all.frame(now)?;
-        for action in screen.actions().map_err(Failure::Terminal)? {
+        for action in viewer.actions().map_err(Failure::Terminal)? {
             view.wishes.apply(action);
         }
         if view.wishes.stop {
@@ -55,10 +76,10 @@ pub(crate) fn play(all: &mut All<'_>) -> Result<Report, Failure> {
         }
         if frame.is_multiple_of(FRAMES) {
             let snapshot = view.looker.snapshot(&all.host, &all.guests, &view.wishes, now)?;
-            screen.draw(&snapshot).map_err(Failure::Terminal)?;
+            viewer.draw(&snapshot).map_err(Failure::Terminal)?;
         }
     }
-    drop(screen);
+    drop(viewer);
     let report = all.end(&mut pace)?;
     view.lost.map_or(Ok(report), Err)
 }

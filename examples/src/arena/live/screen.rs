@@ -1,5 +1,6 @@
 //! The terminal: taken over while there is a [`Screen`], and given back however that ends.
 
+use super::Viewer;
 use super::draw::draw;
 use super::keys::{Action, action};
 use super::snapshot::Snapshot;
@@ -21,12 +22,10 @@ impl Screen {
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { terminal: ratatui::try_init()? })
     }
+}
 
-    /// What was pressed since the last call.
-    ///
-    /// # Errors
-    /// If the terminal is gone.
-    pub(crate) fn actions(&mut self) -> io::Result<Vec<Action>> {
+impl Viewer for Screen {
+    fn actions(&mut self) -> io::Result<Vec<Action>> {
         let mut actions = Vec::new();
         while event::poll(Duration::ZERO)? {
             // another size needs nothing: the next picture asks for it
@@ -37,11 +36,7 @@ impl Screen {
         Ok(actions)
     }
 
-    /// Draws a picture.
-    ///
-    /// # Errors
-    /// If the terminal is gone.
-    pub(crate) fn draw(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+    fn draw(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         self.terminal.draw(|frame| draw(frame, snapshot)).map(drop)
     }
 }
