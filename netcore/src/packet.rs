@@ -228,6 +228,19 @@ mod tests {
         References { number: 70_000, send_tick: Tick(65_530), tick: Tick(1 << 32), sent: 65_600 }
     }
 
+    #[test]
+    fn a_datagram_says_what_it_is_and_inputs_and_frames_are_not_replaceable() {
+        use PacketKind::{Frames, Input, List, Message, State};
+        for (kind, replaceable) in [(State, true), (Message, true), (List, true), (Input, false), (Frames, false)] {
+            let mut w = BitWriter::new();
+            kind.write(&mut w);
+            w.put(0x5a5a, 16);
+            assert_eq!(PacketKind::of(&w.to_bytes()), Some(kind));
+            assert_eq!(kind.is_replaceable(), replaceable, "{kind:?}");
+        }
+        assert_eq!(PacketKind::of(&[]), None);
+    }
+
     proptest! {
         #[test]
         fn a_header_is_read_as_written(
