@@ -29,7 +29,7 @@ fn allowed(folder: &str) -> Option<(Option<&'static [&'static str]>, &'static [&
         "replication" => (Some(CORE), &["tidelock-loopback"]),
         f if f.starts_with("transports/") => (Some(NETCORE), TESTS),
         f if f.starts_with("adapters/") => (None, &[]),
-        "examples" | "benches" => (None, &[]),
+        "examples" | "benches" | "docs/book" => (None, &[]),
         _ => return None,
     })
 }
