@@ -30,7 +30,7 @@ fn allowed(folder: &str) -> Option<(Option<&'static [&'static str]>, &'static [&
         "transports/threads" => (Some(&[]), &[]),
         f if f.starts_with("transports/") => (Some(TRANSPORTS), TESTS),
         f if f.starts_with("adapters/") => (None, &[]),
-        "examples" | "benches" => (None, &[]),
+        "examples" | "benches" | "docs/book" => (None, &[]),
         _ => return None,
     })
 }

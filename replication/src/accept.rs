@@ -371,6 +371,7 @@ impl Peer {
     fn refuse(&mut self, index: usize, net: NetId, c: Option<usize>, refusal: Refusal, told: &mut usize) {
         let link = &mut self.links[index];
         link.counters.refused += 1;
+        self.refused.1.add(refusal);
         if refusal.is_race() {
             return;
         }

@@ -90,6 +90,8 @@ mod link;
 mod list;
 mod look;
 mod messages;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod netid;
 mod news;
 mod order;
@@ -119,6 +121,7 @@ mod subscriber;
 pub mod testing;
 mod tick;
 mod ticks;
+mod trace;
 mod tuner;
 mod values;
 mod view;

@@ -273,6 +273,7 @@ pub(crate) struct Newsstand {
 
 impl Newsstand {
     pub(crate) fn push(&mut self, news: News) {
+        crate::trace::news(&news);
         if self.queue.len() == limits::EVENTS {
             self.queue.pop_front();
             self.missed += 1;

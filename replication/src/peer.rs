@@ -45,6 +45,7 @@ use tidelock_netcore::error::DisconnectReason;
 use tidelock_netcore::session::{Generation, Guest, HostGreeting, Terms};
 use tidelock_netcore::tick::Tick;
 use tidelock_netcore::transport::{Lane, LinkId, LinkStats, Transport};
+use tracing::Span;
 
 /// One participant of a session. See the crate's front page for the loop that drives it.
 pub struct Peer {
@@ -111,6 +112,8 @@ pub struct Peer {
     pub(crate) strays: Strays,
     /// The step is one that was run before.
     pub(crate) rerunning: bool,
+    /// Of the step that is run, for `tracing`.
+    pub(crate) span: Span,
 }
 
 /// What a peer is in its session.
@@ -277,6 +280,7 @@ impl Peer {
             preview: Preview::default(),
             strays: Strays::default(),
             rerunning: false,
+            span: Span::none(),
             schema,
             config,
         })

@@ -5,8 +5,10 @@
 //! [`Policy::accept`], which is asked once per row that arrives.
 
 mod computed;
+mod refusals;
 
 pub use computed::{Lockstep, Rollback};
+pub use refusals::RefusalCounts;
 
 use crate::peer_id::PeerId;
 use std::fmt;

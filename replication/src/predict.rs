@@ -36,6 +36,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
+use tracing::Span;
 use track::agree;
 use trial::Trial;
 
@@ -151,6 +152,7 @@ impl Peer {
         if !std::mem::take(&mut self.time.open) {
             return;
         }
+        let _step = std::mem::replace(&mut self.span, Span::none()).entered();
         if self.preview.is_on() {
             return self.preview_step_over(world);
         }

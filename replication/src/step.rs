@@ -40,6 +40,8 @@ impl Peer {
         if line == Timeline::Session {
             self.ask_gates(world);
         }
+        self.span = crate::trace::step(self.local, line, tick, rerun);
+        let _step = self.span.clone().entered();
         self.begin_step(world);
         Some(Step { peer: self, tick })
     }
@@ -142,6 +144,12 @@ impl Step<'_> {
     #[must_use]
     pub fn local(&self) -> PeerId {
         self.peer.local
+    }
+
+    /// The step's span, for what the game tells `tracing` in it, and for profilers: `let _inside = step.span().entered();`
+    #[must_use]
+    pub fn span(&self) -> tracing::Span {
+        self.peer.span.clone()
     }
 
     /// Whose step it is. The same step functions serve all timelines: [`query`](Self::query) gives each step its own entities.

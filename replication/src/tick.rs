@@ -20,6 +20,7 @@ use crate::outgoing::{Assembler, Body, Builder, Draft};
 use crate::peer::{Peer, Role};
 use crate::pick::Picker;
 use crate::present::session_ticks;
+use crate::trace;
 use crate::why::Scarce;
 use hecs::World;
 use std::time::Duration;
@@ -49,6 +50,7 @@ impl Peer {
     /// [`UsageError::Config`] if `now` goes back.
     pub fn receive(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
         self.end_step(world);
+        let _span = trace::receive(self.local);
         self.end_preview(world);
         self.pass_time(now)?;
         self.check_strays(world);
@@ -91,6 +93,7 @@ impl Peer {
     /// [`UsageError::Config`] if `now` goes back.
     pub fn send(&mut self, now: Duration, world: &mut World) -> Result<(), UsageError> {
         self.end_step(world);
+        let _span = trace::send(self.local);
         self.end_preview(world);
         self.pass_time(now)?;
         if !self.links.is_empty() || (self.is_host() && self.config.local_news) {
@@ -174,6 +177,7 @@ impl Peer {
         if behind > limits::CATCH_UP_TICKS {
             let skipped = behind - limits::CATCH_UP_TICKS;
             self.time.skipped += skipped;
+            trace::skipped(skipped);
             self.time.step = self.time.step.plus(skipped);
             self.time.tick = self.time.tick.plus(skipped);
             self.inputs_skipped(self.time.due);
@@ -223,6 +227,7 @@ impl Peer {
             Ok(Reception::Useless) => link.counters.useless += 1,
             Err(error) => {
                 link.counters.malformed += 1;
+                trace::malformed(link.peer, &error);
                 if link.counters.malformed < limits::MALFORMED {
                     return;
                 }

@@ -3,7 +3,7 @@
 use crate::netid::NetId;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
-use crate::policy::Refusal;
+use crate::policy::{Refusal, RefusalCounts};
 use crate::relevance::Unseen;
 use crate::subscriber::Fate;
 use hecs::{Component, Entity, World};
@@ -110,9 +110,9 @@ impl fmt::Display for Why {
     }
 }
 
-/// Refusals of the last second, for [`Why::Refused`].
+/// Refusals of the last second, for [`Why::Refused`], and how many there were ever.
 #[derive(Default)]
-pub(crate) struct Refused(VecDeque<(Duration, NetId, Refusal)>);
+pub(crate) struct Refused(VecDeque<(Duration, NetId, Refusal)>, pub(crate) RefusalCounts);
 
 impl Refused {
     pub(crate) fn note(&mut self, now: Duration, net: NetId, refusal: Refusal) {

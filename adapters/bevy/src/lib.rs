@@ -57,3 +57,8 @@ pub use spawn::Spawn;
 
 #[cfg(doc)]
 use bevy_ecs::hierarchy::ChildOf;
+
+/// The program of the book's page compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/book/src/bevy.md")]
+struct Page;

@@ -1,4 +1,5 @@
 //! A program in C is the guest of a host in Rust, over QUIC: their schemas have one digest, and their worlds are the same in the end.
+//! And the program of the book's page does what the page says.
 
 use hecs::{Entity, World};
 use std::io::{BufRead, BufReader};
@@ -43,15 +44,15 @@ fn schema() -> Schema {
     schema.build().expect("a schema without mistakes")
 }
 
-/// Compiles the guest against the library that this test was built with.
-fn compile(name: &str, extra: &[&str]) -> Option<PathBuf> {
+/// Compiles a program against the library that this test was built with.
+fn compile(source: &str, name: &str, extra: &[&str]) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let here = std::env::current_exe().expect("the test's own path");
     let libraries = here.parent().expect("a folder");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    command.args(["-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror"]).args(extra);
-    command.arg("-I").arg(root.join("include")).arg(root.join("c/guest.c")).arg("-o").arg(&program);
+    command.args(["-g", "-Wall", "-Wextra", "-Werror"]).args(extra);
+    command.arg("-I").arg(root.join("include")).arg(root.join("c").join(source)).arg("-o").arg(&program);
     command.arg("-L").arg(libraries).arg(format!("-Wl,-rpath,{}", libraries.display())).args(["-ltidelock_capi", "-lm"]);
     command.status().expect("a C compiler").success().then_some(program)
 }
@@ -66,7 +67,7 @@ fn has_sanitizers() -> bool {
     made.is_ok_and(|made| made.success()) && Command::new(program).status().is_ok_and(|ran| ran.success())
 }
 
-const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+const SANITIZERS: [&str; 3] = ["-std=gnu11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 struct Guest {
     child: Child,
@@ -74,12 +75,31 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(program: &Path, address: &str) -> Self {
-        let mut child = Command::new(program).arg(address).stdout(Stdio::piped()).spawn().expect("the guest starts");
+    fn start(program: &Path, address: Option<&str>) -> Self {
+        let mut child = Command::new(program).args(address).stdout(Stdio::piped()).spawn().expect("the guest starts");
         let (to, lines) = channel();
         let out = child.stdout.take().expect("its output");
         std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
         Self { child, lines }
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(DEADLINE).expect("it prints on")
+    }
+
+    /// Waits until it has told two places of a rover.
+    fn draws(&self, words: &str) {
+        let until = Instant::now() + DEADLINE;
+        let mut first: Option<String> = None;
+        while Instant::now() < until {
+            let line = self.line();
+            let Some(place) = line.strip_prefix(words) else { continue };
+            match &first {
+                Some(first) if first != place => return,
+                _ => first = Some(place.to_owned()),
+            }
+        }
+        panic!("{words:?} is not drawn moving");
     }
 }
 
@@ -180,7 +200,7 @@ fn plays(program: &Path) {
         let crates = (Position([i as f32, 0.0]), Health(i), Label { text: format!("crate {i}"), leader: None });
         session.peer.spawn(&mut session.world, Crate, crates).expect("a crate");
     }
-    let guest = Guest::start(program, &address);
+    let guest = Guest::start(program, Some(&address));
     let (mut lines, mut told, mut last) = (Vec::new(), false, Vec::new());
     while session.start.elapsed() < DEADLINE && lines.last().is_none_or(|line| line != "end") {
         session.frame();
@@ -212,14 +232,25 @@ fn plays(program: &Path) {
 
 #[test]
 fn a_guest_in_c_holds_the_same_world() {
-    plays(&compile("guest", &["-O2"]).expect("it compiles without a warning"));
+    plays(&compile("guest.c", "guest", &["-std=gnu11", "-O2"]).expect("it compiles without a warning"));
 }
 
 #[test]
 fn a_guest_in_c_is_clean_under_sanitizers() {
     if has_sanitizers() {
-        plays(&compile("guest-sanitized", &SANITIZERS).expect("it compiles without a warning"));
+        plays(&compile("guest.c", "guest-sanitized", &SANITIZERS).expect("it compiles without a warning"));
     } else {
         println!("the C compiler has no sanitizers here");
+    }
+}
+
+#[test]
+fn two_programs_of_the_book_see_each_other_move() {
+    let program = compile("first.c", "first", &["-std=c11"]).expect("it compiles without a warning");
+    let host = Guest::start(&program, None);
+    let guest = Guest::start(&program, Some(&host.line()));
+    for program in [&guest, &host] {
+        program.draws("another's rover is at ");
+        program.draws("my rover is at ");
     }
 }

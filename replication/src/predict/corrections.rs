@@ -89,7 +89,20 @@ impl CorrectionCounts {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.late_input + self.other + self.refused + self.revived + self.unsaved + self.input
+        self.by_cause().iter().map(|(_, n)| n).sum()
+    }
+
+    /// Each count with a short name of its cause, as logs and metrics have it.
+    #[must_use]
+    pub fn by_cause(&self) -> [(&'static str, u64); 6] {
+        [
+            ("late_input", self.late_input),
+            ("other", self.other),
+            ("refused", self.refused),
+            ("revived", self.revived),
+            ("unsaved", self.unsaved),
+            ("input", self.input),
+        ]
     }
 }
 
@@ -147,6 +160,7 @@ impl Corrections {
         if correction.cause == Cause::Other && self.missed_at.as_ref().is_some_and(lately) {
             correction.cause = Cause::LateInput;
         }
+        crate::trace::correction(&correction);
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
