@@ -62,13 +62,15 @@ pub const COMPONENTS: usize = 63;
 pub const KINDS: usize = 64;
 /// Messages in a schema: their number is a byte, and the last one stands for orders.
 pub const MESSAGES: usize = 255;
-/// Fields of one component, options and parts counted.
-pub const FIELDS: usize = 64;
+/// Fields of one component, options, parts and the items of lists counted.
+pub const FIELDS: usize = 256;
+/// Items of one list or map within a component.
+pub const LIST_ITEMS: usize = 64;
 /// Bits of the largest value of one component: it must fit any datagram together with its headers.
 pub const COMPONENT_BITS: usize = 7_200;
 /// Bytes of a stable name (component, kind, message, field).
 pub const NAME_BYTES: usize = 64;
-/// Bytes of a bounded string field.
+/// Bytes of a bounded field of text or bytes, opaque values included.
 pub const STRING_BYTES: usize = 512;
 /// Rows of one stream: networked entities that one peer publishes at one time.
 pub const ROWS: usize = 1 << 18;

@@ -65,6 +65,7 @@ pub mod checkpoint;
 mod codec;
 mod codes;
 mod codings;
+pub mod collections;
 mod column;
 mod computed;
 mod config;
