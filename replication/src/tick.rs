@@ -52,6 +52,7 @@ impl Peer {
         self.end_preview(world);
         self.pass_time(now)?;
         self.check_strays(world);
+        self.keep_shared(world);
         self.preview.renew();
         self.time.note_receive();
         let mut payload = std::mem::take(&mut self.payload);
@@ -93,6 +94,7 @@ impl Peer {
         self.end_step(world);
         self.end_preview(world);
         self.pass_time(now)?;
+        self.keep_shared(world);
         if !self.links.is_empty() || (self.is_host() && self.config.local_news) {
             let sending = self.sending();
             if sending != Sending::Leftovers {
