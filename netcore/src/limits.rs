@@ -26,6 +26,14 @@ pub const BLOB_FLIGHT: usize = 256 << 10;
 pub const BLOB_FLIGHT_LEAST: usize = 8 << 10;
 /// While round trips take so much longer than they took lately, no piece goes out: queues are filling up somewhere.
 pub const BLOB_DELAY: Duration = Duration::from_millis(100);
+/// Types of definitions in a schema.
+pub const DEFINITION_TYPES: usize = 64;
+/// Definitions that a host has at a time.
+pub const DEFINITIONS: usize = 4096;
+/// Bytes of one definition as it travels.
+pub const DEFINITION_BYTES: usize = 1 << 20;
+/// Bytes of all definitions of a host, each in its newest revision.
+pub const DEFINITIONS_BYTES: usize = 32 << 20;
 /// Bits per second towards one peer that can be set at least.
 pub const BANDWIDTH_LEAST: u64 = 16_000;
 /// Bytes of the smallest state packet that is built because no more may be sent now.

@@ -2,6 +2,7 @@
 //! the order of the calls that build it does not matter.
 
 use crate::column::{Column, Form, Itself, Typed, Via};
+use crate::definitions::DefinitionEntry;
 use crate::forecast::Velocity;
 use crate::input::InputEntry;
 use crate::layout::{Layout, LayoutBuilder};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use tidelock_netcore::limits;
 
 mod checks;
+mod definitions;
 mod describe;
 mod mistakes;
 mod options;
@@ -124,6 +126,7 @@ pub(crate) struct Inner {
     pub(crate) kept: Vec<KeptEntry>,
     /// Resources that travel; their values are components of one entity.
     pub(crate) shared: Vec<SharedEntry>,
+    pub(crate) definitions: Vec<DefinitionEntry>,
     /// By kind: the components that its owner predicts, as bits.
     pub(crate) predicted: Vec<u64>,
     /// Pairs of a component and the same one on the simulation grid, which stands after all others.
@@ -154,6 +157,7 @@ impl Schema {
             inputs: Vec::new(),
             kept: Vec::new(),
             shared: Vec::new(),
+            definitions: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -273,6 +277,7 @@ pub struct SchemaBuilder {
     inputs: Vec<InputEntry>,
     kept: Vec<KeptEntry>,
     shared: Vec<SharedEntry>,
+    definitions: Vec<DefinitionEntry>,
     mistakes: Vec<SchemaMistake>,
 }
 
@@ -493,13 +498,17 @@ impl SchemaBuilder {
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
         self.orders.sort_by(|a, b| a.name.cmp(&b.name));
+        self.definitions.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, mut components, mut kinds, messages, orders, mut inputs, kept, shared, mut mistakes } = self;
+        let Self { name, mut components, mut kinds, messages, orders, mut inputs, kept, shared, definitions, mut mistakes } =
+            self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
         check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, &mut mistakes);
+        let of_definitions = definitions.iter().map(|d| (d.name.as_str(), d.type_id));
+        check("definition", of_definitions, limits::DEFINITION_TYPES, &mut mistakes);
         check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
             for (type_id, _) in &kind.overrides {
@@ -539,6 +548,7 @@ impl SchemaBuilder {
             input,
             kept,
             shared,
+            definitions,
             predicted,
             grids,
             fine,

@@ -69,6 +69,7 @@ impl Peer {
         if self.is_host() {
             self.accept_rows(world); // 3, 4
         } else {
+            self.take_definitions(world);
             self.apply_rows(world); // 4
             self.reconcile(world);
             self.load_states(world);
@@ -522,6 +523,7 @@ impl Peer {
             guest.lease_requested = link.post_control(&Control::LeaseRequest);
         }
         self.send_releases();
+        self.send_definitions(world);
         let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {

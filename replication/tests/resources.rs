@@ -37,7 +37,7 @@ fn red(peer: &tidelock::Peer, world: &World) -> Option<u16> {
 fn they_arrive_change_and_are_there_for_who_joins_late() {
     for seed in seeds(5) {
         let (mut table, network) = table_of(seed, &schema(), 2, weather(60, 0.2), &config());
-        for round in 1..=20u16 {
+        for round in 1..=100u16 {
             table.run(|seat, world, step| {
                 if seat == 0 {
                     let score = step.resource::<Score>(world).unwrap();
@@ -53,11 +53,11 @@ fn they_arrive_change_and_are_there_for_who_joins_late() {
         for seat in [0, 1, 2, late] {
             let place = table.seat(seat);
             let score = Score::clone(&*place.peer.resource::<Score>(&place.world).unwrap());
-            assert_eq!(score, Score { red: 20, rounds: Vec::new() }, "SEED={seed} seat {seat}");
+            assert_eq!(score, Score { red: 100, rounds: Vec::new() }, "SEED={seed} seat {seat}");
             assert_eq!(place.world.query_mut::<&SharedResources>().into_iter().count(), 1, "SEED={seed} seat {seat}");
         }
         let is_change = |n: &News| matches!(n, News::Changed { component, .. } if component == "score");
-        assert!(table.seat(1).news.iter().any(is_change), "SEED={seed}");
+        assert!(table.seat(1).news.iter().any(is_change), "SEED={seed} {:?}", table.seat(1).news);
         assert!(!table.seat(late).news.iter().any(is_change), "SEED={seed}: the first value is no change");
         assert_clean(&mut table);
     }
