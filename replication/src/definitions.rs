@@ -30,6 +30,7 @@
 //! ```
 
 use crate::blob::DEFINITIONS as TOPIC;
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, CheckpointWriter, Differ};
 use crate::error::UsageError;
 use crate::layout::LayoutBuilder;
 use crate::netid::NetId;
@@ -109,6 +110,28 @@ impl<T: 'static> Replicate for DefinitionRef<T> {
 
     fn restore(from: &mut Restorer<'_>) -> Result<Self, RestoreError> {
         Ok(Self::new(from.wide("key")?, from.integer("revision", 0, u32::MAX.into())? as u32))
+    }
+}
+
+impl<T: 'static> Checkpoint for DefinitionRef<T> {
+    const PLAIN: bool = true;
+
+    fn save_into(&self, into: &mut Self) {
+        *into = *self;
+    }
+
+    fn write(&self, w: &mut CheckpointWriter<'_>) {
+        self.key.write(w);
+        self.revision.write(w);
+    }
+
+    fn read(r: &mut CheckpointReader<'_>) -> Result<Self, CheckpointError> {
+        Ok(Self::new(u64::read(r)?, u32::read(r)?))
+    }
+
+    fn differ(&self, other: &Self, at: &mut Differ<'_>) -> bool {
+        at.field("key", |at| self.key.differ(&other.key, at))
+            || at.field("revision", |at| self.revision.differ(&other.revision, at))
     }
 }
 
@@ -412,30 +435,28 @@ impl Peer {
     /// Reads a batch, whole or not at all.
     fn read_definitions(&mut self, bytes: &[u8]) -> Option<()> {
         let changes = batch::read(bytes, self.schema.definitions.len())?;
+        let mut arriving = Arriving::new(&self.definitions);
         let mut values = Vec::new();
         for Change { index, key, what } in changes {
+            let at = (index, key);
             values.push(match what {
-                What::End => ((index, key), None),
+                What::End => {
+                    arriving.end(at);
+                    (at, None)
+                }
                 What::Value { revision, bytes } => {
+                    arriving.take(at, revision, bytes.len())?;
                     let value = (self.schema.definitions[usize::from(index)].decode)(bytes)?;
-                    ((index, key), Some((revision, value, bytes.len())))
+                    (at, Some((revision, value, bytes.len())))
                 }
             });
         }
         for (at, value) in values {
             let all = &mut self.definitions;
-            let old = all.held.get(&at).map(|held| (held.revision, held.value.clone(), held.size));
-            let Some((revision, value, size)) = value else {
-                all.remove(at);
-                continue;
-            };
-            let is_news = old.as_ref().is_none_or(|old| old.0 < revision);
-            if !is_news || !all.has_room(old.is_none(), size, old.as_ref().map_or(0, |old| old.2)) {
-                return None;
-            }
+            let before = all.held.get(&at).map(|held| (held.revision, held.value.clone()));
             all.remove(at);
+            let Some((revision, value, size)) = value else { continue };
             all.size += size;
-            let before = old.map(|old| (old.0, old.1));
             all.held.insert(at, Held { revision, value, size, before, bytes: Arc::default(), place: 0, of: None });
             let definition = self.schema.definitions[usize::from(at.0)].name.clone();
             self.news.push(News::Defined { definition, key: at.1, revision });
@@ -443,3 +464,44 @@ impl Peer {
         Some(())
     }
 }
+
+/// What a guest would hold after the changes of a batch so far.
+struct Arriving<'a> {
+    held: &'a FxHashMap<Key, Held>,
+    /// Revision and bytes of what is another than that.
+    changed: FxHashMap<Key, Option<(u32, usize)>>,
+    count: usize,
+    size: usize,
+}
+
+impl<'a> Arriving<'a> {
+    fn new(all: &'a Definitions) -> Self {
+        Self { held: &all.held, changed: FxHashMap::default(), count: all.held.len(), size: all.size }
+    }
+
+    fn end(&mut self, at: Key) {
+        let held = || self.held.get(&at).map(|held| (held.revision, held.size));
+        if let Some((_, size)) = self.changed.get(&at).copied().unwrap_or_else(held) {
+            self.count -= 1;
+            self.size -= size;
+        }
+        self.changed.insert(at, None);
+    }
+
+    /// `None` if it is no newer, or beyond what is kept.
+    fn take(&mut self, at: Key, revision: u32, size: usize) -> Option<()> {
+        let held = || self.held.get(&at).map(|held| (held.revision, held.size));
+        let old = self.changed.get(&at).copied().unwrap_or_else(held);
+        if old.is_some_and(|old| old.0 >= revision) {
+            return None;
+        }
+        self.end(at);
+        self.count += 1;
+        self.size += size;
+        self.changed.insert(at, Some((revision, size)));
+        (self.count <= limits::DEFINITIONS && self.size <= limits::DEFINITIONS_BYTES).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,10 @@
 
 #![allow(missing_docs)]
 
-use hecs::Entity;
+mod common;
+
+use common::{Crate, Player, Rng, assert_clean, assert_settles, config, seeds, table_of, weather};
+use hecs::{Entity, World};
 use proptest::prelude::*;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,8 +14,10 @@ use tidelock::collections::List;
 use tidelock::field::{self, Problem, Step};
 use tidelock::layout::{FieldCode, Layout};
 use tidelock::netid::NetId;
+use tidelock::policy::{Host, Owner};
 use tidelock::replicate::{FieldError, Quantiser, RestoreError, Restorer};
-use tidelock::{Interpolate, Replicate};
+use tidelock::{Interpolate, News, Replicate, Schema};
+use tidelock_loopback::Network;
 use tidelock_netcore::bits::{BitReader, BitWriter};
 
 #[derive(Clone, Debug, PartialEq, Replicate)]
@@ -318,7 +323,7 @@ fn numbers_come_back() {
     let value = Numbers {
         far: -8000.0,
         near: Step::f64(0.001, -10.0, 10.0).value(19_999),
-        fixed: -1.003_906_25,
+        fixed: -257.0 / 256.0,
         fine: 3.0 - 1.0 / 65536.0,
         health: 1.0,
         stick: [0.0, -1.0],
@@ -507,4 +512,113 @@ proptest! {
         prop_assert!(angle(value, [x, y, z]) <= bound, "{} of {bound}", angle(value, [x, y, z]));
         prop_assert!((value.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt() - 1.0).abs() < 1e-6);
     }
+}
+
+/// Something of everything, at random.
+fn shuffle(lists: &mut Lists, others: &[Entity], rng: &mut Rng) {
+    match rng.below(8) {
+        0 if lists.items.len() < 4 => lists.items.push(Item { sort: rng.below(9) as u16, count: 1, mark: "m".into() }),
+        1 => drop(lists.items.pop()),
+        2 => lists.friends = others.iter().take(rng.below(5) as usize).map(|e| (rng.below(4) > 0).then_some(*e)).collect(),
+        3 => drop(lists.levels.pop_first()),
+        4 if lists.levels.len() < 4 => drop(lists.levels.insert(rng.below(1000) as u16, rng.below(101) as u8)),
+        5 => lists.bytes = (0..rng.below(8)).map(|_| rng.below(256) as u8).collect(),
+        6 => lists.recipe = Recipe::Mixed { parts: vec![(rng.below(99) as u16, "x".into())], heat: 0.5 },
+        _ => lists.rows = rng.chance(50).then(|| vec![[true, false]; rng.below(3) as usize]),
+    }
+}
+
+#[test]
+fn lists_follow_in_a_session_that_loses_packets() {
+    let schema =
+        Schema::builder("test").component::<Lists>("lists", |c| c).kind::<Crate>("crate", Host::default()).build().unwrap();
+    for seed in seeds(5) {
+        let (mut table, network) = table_of(seed, &schema, 1, weather(50, 0.15), &config());
+        let mut rng = Rng::new(seed);
+        for frame in 0..300 {
+            table.run(|seat, world: &mut World, step| {
+                if seat != 0 {
+                    return;
+                }
+                let all: Vec<Entity> = step.query::<(Entity, &Lists)>(world).iter().map(|(e, _)| e).collect();
+                if all.len() < 12 {
+                    step.spawn(world, Crate, (Lists { friends: Vec::new(), ..lists() },)).unwrap();
+                } else if rng.chance(10) {
+                    step.despawn(world, all[0]).unwrap();
+                }
+                for entity in &all {
+                    if rng.chance(20)
+                        && let Ok(mut lists) = world.get::<&mut Lists>(*entity)
+                    {
+                        shuffle(&mut lists, &all, &mut rng);
+                    }
+                }
+            });
+            if frame == 150 {
+                table.join(config(), network.join(weather(80, 0.1), weather(80, 0.1))).unwrap();
+            }
+        }
+        assert_settles(&mut table, 20);
+        assert_clean(&mut table);
+        // the values themselves, and not only their digests
+        let of = |t: &mut tidelock::testing::Table, seat: usize| {
+            let place = t.seat(seat);
+            let mut all: Vec<_> = place
+                .world
+                .query_mut::<(&tidelock::Networked, &Lists)>()
+                .into_iter()
+                .map(|(n, l)| (n.id(), l.levels.clone(), l.items.clone(), l.recipe.clone()))
+                .collect();
+            all.sort_by_key(|entry| entry.0);
+            all
+        };
+        let host = of(&mut table, 0);
+        assert!(host.len() >= 10, "SEED={seed}");
+        assert!(of(&mut table, 1) == host && of(&mut table, 2) == host, "SEED={seed}");
+    }
+}
+
+/// A guest whose program has another type of the same layout can send words that the host's type never has.
+#[test]
+fn a_guest_that_sends_what_no_value_has_is_refused() {
+    #[derive(Clone, Debug, PartialEq, Replicate)]
+    struct Keys {
+        #[net(max = 3)]
+        of: BTreeSet<u16>,
+    }
+    #[derive(Clone, Debug, PartialEq, Replicate)]
+    struct Loose {
+        #[net(max = 3)]
+        of: Vec<u16>,
+    }
+    let host =
+        Schema::builder("test").component::<Keys>("keys", |c| c).kind::<Player>("player", Owner::default()).build().unwrap();
+    let loose =
+        Schema::builder("test").component::<Loose>("keys", |c| c).kind::<Player>("player", Owner::default()).build().unwrap();
+    assert_eq!(host.digest(), loose.digest());
+    let network = Network::new(1);
+    let mut table = tidelock::testing::Table::new(1, &host, config(), network.host()).unwrap();
+    let transport = network.join(weather(10, 0.0), weather(10, 0.0));
+    let (mut guest, mut world) = (tidelock::Peer::join(loose, transport, config()).unwrap(), World::new());
+    let mut now = std::time::Duration::ZERO;
+    let mut entity = None;
+    for _ in 0..400 {
+        table.rest(1);
+        now += std::time::Duration::from_micros(16_667);
+        guest.receive(now, &mut world).unwrap();
+        while guest.next_step(&mut world).is_some() {}
+        if guest.is_in_session() && entity.is_none() {
+            entity = guest.spawn(&mut world, Player, (Loose { of: vec![1, 2] },)).ok();
+        }
+        if now.as_secs() == 3
+            && let Some(entity) = entity
+        {
+            world.get::<&mut Loose>(entity).unwrap().of = vec![2, 1];
+        }
+        guest.send(now, &mut world).unwrap();
+    }
+    let place = table.seat(0);
+    let held: Vec<_> = place.world.query_mut::<&Keys>().into_iter().map(|keys| keys.of.clone()).collect();
+    assert_eq!(held, [BTreeSet::from([1, 2])], "the world keeps what was good");
+    assert!(place.news.iter().any(|n| matches!(n, News::Refused { .. })), "{:?}", place.news);
 }
