@@ -425,6 +425,9 @@ impl Peer {
 
     /// Guest: takes in the definitions that have come.
     pub(crate) fn take_definitions(&mut self, world: &mut World) {
+        if self.schema.definitions.is_empty() {
+            return;
+        }
         while let Some((_, bytes)) = self.take_blob(TOPIC) {
             if self.read_definitions(&bytes).is_none() {
                 return self.end_session(world, DisconnectReason::Malformed, true);
