@@ -2,7 +2,7 @@
 
 use crate::field;
 
-/// Collects the bits of a component's fields for [`Replicate::raw`]; what the derive uses.
+/// Collects the bits of a component's fields for [`Replicate::raw`](super::Replicate::raw); what the derive uses.
 #[derive(Debug)]
 pub struct RawWords<const K: usize> {
     words: [u32; K],
