@@ -54,7 +54,7 @@ fn describe(data: &[u8]) -> Option<(Layout, &[u8])> {
 }
 
 fn code(code: u8, a: u32, b: u32) -> FieldCode {
-    match code % 9 {
+    match code % 10 {
         0 => FieldCode::Number { max: ((a << 24) | 0x00ff_ffff) >> (b % 32), order: a % 26 },
         1 => FieldCode::Wide,
         2 => FieldCode::Wrapping { bits: a % 22 },
@@ -63,6 +63,7 @@ fn code(code: u8, a: u32, b: u32) -> FieldCode {
         5 => FieldCode::Quat { bits: a % 18 },
         6 => FieldCode::Text { cap: a | (b << 8) },
         7 => FieldCode::Entity,
+        9 => FieldCode::Bytes { cap: a | (b << 8) },
         _ => FieldCode::Maybe { fields: a % 6 },
     }
 }

@@ -26,6 +26,14 @@ pub const BLOB_FLIGHT: usize = 256 << 10;
 pub const BLOB_FLIGHT_LEAST: usize = 8 << 10;
 /// While round trips take so much longer than they took lately, no piece goes out: queues are filling up somewhere.
 pub const BLOB_DELAY: Duration = Duration::from_millis(100);
+/// Types of definitions in a schema.
+pub const DEFINITION_TYPES: usize = 64;
+/// Definitions that a host has at a time.
+pub const DEFINITIONS: usize = 4096;
+/// Bytes of one definition as it travels.
+pub const DEFINITION_BYTES: usize = 1 << 20;
+/// Bytes of all definitions of a host, each in its newest revision.
+pub const DEFINITIONS_BYTES: usize = 32 << 20;
 /// Bits per second towards one peer that can be set at least.
 pub const BANDWIDTH_LEAST: u64 = 16_000;
 /// Bytes of the smallest state packet that is built because no more may be sent now.
@@ -62,13 +70,15 @@ pub const COMPONENTS: usize = 63;
 pub const KINDS: usize = 64;
 /// Messages in a schema: their number is a byte, and the last one stands for orders.
 pub const MESSAGES: usize = 255;
-/// Fields of one component, options and parts counted.
-pub const FIELDS: usize = 64;
+/// Fields of one component, options, parts and the items of lists counted.
+pub const FIELDS: usize = 256;
+/// Items of one list or map within a component.
+pub const LIST_ITEMS: usize = 64;
 /// Bits of the largest value of one component: it must fit any datagram together with its headers.
 pub const COMPONENT_BITS: usize = 7_200;
 /// Bytes of a stable name (component, kind, message, field).
 pub const NAME_BYTES: usize = 64;
-/// Bytes of a bounded string field.
+/// Bytes of a bounded field of text or bytes, opaque values included.
 pub const STRING_BYTES: usize = 512;
 /// Rows of one stream: networked entities that one peer publishes at one time.
 pub const ROWS: usize = 1 << 18;

@@ -182,6 +182,9 @@ impl Peer {
         sample: Tick,
     ) -> Result<(), &'static str> {
         let column = &self.schema.component(c).column;
+        if !column.is_value(new) {
+            return Err("no value has these words");
+        }
         if !column.is_validated() {
             return Ok(());
         }

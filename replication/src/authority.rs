@@ -1,6 +1,7 @@
 //! Who has authority over what: names, ownership, and what each subscriber is therefore told.
 
 use crate::block::bits;
+use crate::definitions::Definitions;
 use crate::entities::{Entities, InLockstep, InRollback, NO_ROW, Networked, Record, Simulated, mark, name_in};
 use crate::error::UsageError;
 use crate::link::Link;
@@ -490,6 +491,7 @@ impl Peer {
             }
         }
         self.entities = Entities::default();
+        self.definitions = Definitions::default();
         self.links.clear();
         self.roster.clear();
         self.local = PeerId::NOBODY;

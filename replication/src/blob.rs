@@ -16,6 +16,9 @@ use tidelock_netcore::transport::{Delivery, Lane, LinkId, Transport};
 /// For how long the shortest round trip counts as the one of an empty path: it is twice as much at most.
 const LATELY: Duration = Duration::from_secs(10);
 
+/// The topic of definitions. The states of what every peer computes have those of their timelines, which leave this one.
+pub(crate) const DEFINITIONS: u8 = 0;
+
 /// The blobs of one link, in both directions.
 #[derive(Default)]
 pub(crate) struct Blobs {

@@ -143,7 +143,7 @@ fn put_absolute(code: FieldCode, value: &[u32], w: &mut BitWriter) {
             w.put(value[0].into(), 2);
             value[1..].iter().for_each(|&part| w.put(part.into(), bits));
         }
-        FieldCode::Text { cap } => {
+        FieldCode::Text { cap } | FieldCode::Bytes { cap } => {
             w.put(value[0].into(), bits_for(cap));
             let (whole, rest) = (value[0] as usize / 4, value[0] % 4);
             value[1..=whole].iter().for_each(|&four| w.put(four.into(), 32));
@@ -174,14 +174,19 @@ fn get_absolute(code: FieldCode, r: &mut BitReader<'_>, value: &mut [u32]) -> Re
             }
             check(quat_is_canonical([value[0], value[1], value[2], value[3]], bits))?;
         }
-        FieldCode::Text { cap } => get_text(cap, r, value)?,
+        FieldCode::Text { cap } => {
+            get_bytes(cap, r, value)?;
+            let mut buffer = [0; limits::STRING_BYTES];
+            check(text_bytes(value, &mut buffer).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok()))?;
+        }
+        FieldCode::Bytes { cap } => get_bytes(cap, r, value)?,
         FieldCode::Entity => value.copy_from_slice(&NetId(r.golomb(ENTITY_ORDER)?).to_words()),
         FieldCode::Maybe { .. } => value[0] = r.flag()?.into(),
     }
     Ok(())
 }
 
-fn get_text(cap: u32, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), BitError> {
+fn get_bytes(cap: u32, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), BitError> {
     let len = up_to(r.get(bits_for(cap))?, cap)?;
     value.fill(0);
     value[0] = len;
@@ -192,8 +197,7 @@ fn get_text(cap: u32, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), Bi
     if rest > 0 {
         value[1 + whole] = r.get(rest * 8)? as u32;
     }
-    let mut buffer = [0; limits::STRING_BYTES];
-    check(text_bytes(value, &mut buffer).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok()))
+    Ok(())
 }
 
 #[inline]
@@ -215,7 +219,12 @@ fn put_difference(code: FieldCode, value: &[u32], old: &[u32], table: u8, w: &mu
                 put_absolute(code, value, w);
             }
         }
-        FieldCode::Choice { .. } | FieldCode::Wide | FieldCode::Float | FieldCode::Text { .. } | FieldCode::Entity => {
+        FieldCode::Choice { .. }
+        | FieldCode::Wide
+        | FieldCode::Float
+        | FieldCode::Text { .. }
+        | FieldCode::Bytes { .. }
+        | FieldCode::Entity => {
             w.flag(value == old);
             if value != old {
                 put_absolute(code, value, w);
@@ -248,7 +257,12 @@ fn get_difference(code: FieldCode, old: &[u32], table: u8, r: &mut BitReader<'_>
             }
             check(quat_is_canonical([value[0], value[1], value[2], value[3]], bits))?;
         }
-        FieldCode::Choice { .. } | FieldCode::Wide | FieldCode::Float | FieldCode::Text { .. } | FieldCode::Entity => {
+        FieldCode::Choice { .. }
+        | FieldCode::Wide
+        | FieldCode::Float
+        | FieldCode::Text { .. }
+        | FieldCode::Bytes { .. }
+        | FieldCode::Entity => {
             if !r.flag()? {
                 return get_absolute(code, r, value);
             }
@@ -325,7 +339,7 @@ impl FieldCode {
             Self::Float => 33,
             // three differences of a part: `bits` + 1 bits of z, the highest two of which are in the token
             Self::Quat { bits } => (codes::LONGEST + 2 + 3 * bits).max(3 * (codes::LONGEST + bits - 1)),
-            Self::Text { cap } => 1 + bits_for(cap) + 8 * cap,
+            Self::Text { cap } | Self::Bytes { cap } => 1 + bits_for(cap) + 8 * cap,
             // "Changed", 55 ones, a zero, 55 bits and 8 bits.
             Self::Entity => 120,
         };

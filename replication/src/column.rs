@@ -155,6 +155,8 @@ pub(crate) trait Column: Send + Sync {
     fn is_validated(&self) -> bool;
     /// Could a value be made of the words if every entity that they name were here?
     fn is_complete(&self, words: &[u32]) -> bool;
+    /// Are they words that a value can have? A layout alone knows nothing of order, or of what opaque bytes say.
+    fn is_value(&self, words: &[u32]) -> bool;
     /// Rounds one entity's value to what its words say, and gives the words.
     fn round(&self, world: &World, entity: Entity, words: &mut [u32], entities: EntityOf<'_>) -> Rounded;
     /// The same component on the simulation grid, if that is another form.
@@ -268,6 +270,10 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 
     fn is_complete(&self, words: &[u32]) -> bool {
         self.value(words, &|_| Some(Entity::DANGLING)).is_ok()
+    }
+
+    fn is_value(&self, words: &[u32]) -> bool {
+        !matches!(self.value(words, &|_| Some(Entity::DANGLING)), Err(RestoreError::Invalid { .. }))
     }
 
     fn round(&self, world: &World, entity: Entity, words: &mut [u32], entities: EntityOf<'_>) -> Rounded {

@@ -153,6 +153,8 @@ pub(crate) struct Entities {
     pub(crate) order: Order,
     /// By timeline: the entity that carries its resources, if somebody has asked for one.
     pub(crate) resources: [Option<Entity>; 3],
+    /// Host: the entity that carries the resources that travel, once there is one.
+    pub(crate) shared: Option<Entity>,
 }
 
 impl Entities {

@@ -36,6 +36,16 @@ pub enum UsageError {
     /// This peer publishes as many entities as one peer can.
     #[error("too many networked entities: at most {max} at a time", max = tidelock_netcore::limits::ROWS)]
     TooManyEntities,
+    /// A value that is too large to travel.
+    #[error("{what} would take {size} bytes, where at most {limit} are allowed")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// Bytes that it takes.
+        size: usize,
+        /// Bytes that it may take.
+        limit: usize,
+    },
     /// Such a peer is not in the session.
     #[error("no such peer")]
     NoSuchPeer,

@@ -4,6 +4,10 @@
 //! once more is therefore no change. Values outside their range are errors, never clamped: a clamped position is a bug that
 //! nobody sees.
 
+mod normal;
+
+pub use normal::{NORMAL_BITS, normal_is_canonical, normal_value, normal_words};
+
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2, TAU};
 use thiserror::Error;
 
@@ -11,6 +15,8 @@ use thiserror::Error;
 pub const ANGLE_BITS: std::ops::RangeInclusive<u32> = 2..=20;
 /// Least and most bits of each part of a rotation.
 pub const QUAT_BITS: std::ops::RangeInclusive<u32> = 4..=16;
+/// Most bits of a fraction of one.
+pub const UNIT_BITS: u32 = 22;
 /// Largest order of the code for differences.
 pub const MAX_ORDER: u32 = 24;
 /// Order of the code for differences of stepped numbers, if the field names none.
@@ -41,10 +47,10 @@ pub enum Problem {
     /// NaN or infinite.
     #[error("not a finite number")]
     NotFinite,
-    /// A string of more bytes than its field allows.
-    #[error("{len} bytes of text where {cap} are allowed")]
+    /// More bytes, of text or of others, than the field allows.
+    #[error("{len} bytes where {cap} are allowed")]
     TooLong {
-        /// Bytes of the string.
+        /// Bytes that there are.
         len: usize,
         /// Bytes allowed.
         cap: u32,
@@ -52,6 +58,17 @@ pub enum Problem {
     /// A quaternion of length zero is no rotation.
     #[error("a quaternion of length zero is no rotation")]
     ZeroRotation,
+    /// A vector of length zero has no direction.
+    #[error("a vector of length zero has no direction")]
+    ZeroNormal,
+    /// A list or map of more items than its field allows.
+    #[error("{len} items where {max} are allowed")]
+    TooMany {
+        /// Items that there are.
+        len: usize,
+        /// Items allowed.
+        max: u32,
+    },
 }
 
 /// A range divided into equal steps: a float travels as the index of the nearest one.
@@ -89,6 +106,45 @@ impl Step {
     #[must_use]
     pub const fn f64(step: f64, min: f64, max: f64) -> Self {
         Self::new(step, min, max, 1e15)
+    }
+
+    /// Fixed point for an `f32`: steps of 2^−`bits`. Every multiple of the step in the range, 0 among them if it lies there, comes
+    /// back as it was.
+    ///
+    /// # Panics
+    /// Like [`f32`](Self::f32), and if an end of the range is no multiple of the step or there are more than 30 bits.
+    #[must_use]
+    pub const fn fixed_f32(bits: u32, min: f64, max: f64) -> Self {
+        Self::f32(fraction(bits, min, max), min, max)
+    }
+
+    /// Fixed point for an `f64`.
+    ///
+    /// # Panics
+    /// Like [`fixed_f32`](Self::fixed_f32).
+    #[must_use]
+    pub const fn fixed_f64(bits: u32, min: f64, max: f64) -> Self {
+        Self::f64(fraction(bits, min, max), min, max)
+    }
+
+    /// The range `0..=1` in `2^bits − 1` steps; both ends come back as they were.
+    ///
+    /// # Panics
+    /// Unless there are 1 to 22 bits, more than which an `f32` does not tell apart.
+    #[must_use]
+    pub const fn unit(bits: u32) -> Self {
+        assert!(bits >= 1 && bits <= UNIT_BITS, "a fraction has 1 to 22 bits");
+        Self::f64(1.0 / ((1u32 << bits) - 1) as f64, 0.0, 1.0)
+    }
+
+    /// The range `-1..=1` in `2^bits − 2` steps; both ends and 0 come back as they were.
+    ///
+    /// # Panics
+    /// Unless there are 2 to 22 bits.
+    #[must_use]
+    pub const fn signed_unit(bits: u32) -> Self {
+        assert!(bits >= 2 && bits <= UNIT_BITS, "a fraction with a sign has 2 to 22 bits");
+        Self::f64(1.0 / ((1u32 << (bits - 1)) - 1) as f64, -1.0, 1.0)
     }
 
     const fn new(step: f64, min: f64, max: f64, reach: f64) -> Self {
@@ -157,6 +213,15 @@ impl Step {
     pub fn value(&self, index: u32) -> f64 {
         self.min + f64::from(index) * self.step
     }
+}
+
+/// The step of a fixed-point number.
+const fn fraction(bits: u32, min: f64, max: f64) -> f64 {
+    assert!(bits <= 30, "a fixed-point number has at most 30 bits after the point");
+    let per_unit = (1u32 << bits) as f64;
+    let (low, high) = (min * per_unit, max * per_unit);
+    assert!(low == (low as i64) as f64 && high == (high as i64) as f64, "the range ends between two fixed-point numbers");
+    1.0 / per_unit
 }
 
 #[cold]
@@ -318,6 +383,18 @@ pub(crate) fn text_bytes<'b>(words: &[u32], buffer: &'b mut [u8]) -> Option<&'b 
         four.copy_from_slice(&word.to_le_bytes()[..four.len()]);
     }
     Some(&buffer[..len])
+}
+
+/// The words of a field of at most `cap` bytes: like those of text, without being text.
+///
+/// # Errors
+/// [`Problem::TooLong`].
+pub fn put_blob(bytes: &[u8], cap: u32, out: &mut [u32]) -> Result<(), Problem> {
+    if bytes.len() > cap as usize {
+        return Err(Problem::TooLong { len: bytes.len(), cap });
+    }
+    put_bytes(bytes, out);
+    Ok(())
 }
 
 /// Rounds to the nearest whole number, halves away from zero, without a call into libm.

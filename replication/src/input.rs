@@ -183,10 +183,13 @@ pub(crate) fn fit(layout: &Layout, words: &[u32]) -> Result<(), FieldError> {
             FieldCode::Quat { bits } if !field::quat_is_canonical([here[0], here[1], here[2], here[3]], bits) => {
                 Err(Problem::ZeroRotation)
             }
-            FieldCode::Text { cap } => {
+            FieldCode::Text { cap } | FieldCode::Bytes { cap } => {
                 let bytes: Vec<u8> = here[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
                 let text = bytes.split_at_checked(here[0] as usize).filter(|(_, rest)| rest.iter().all(|b| *b == 0));
-                let is_text = text.is_some_and(|(text, _)| text.len() <= cap as usize && std::str::from_utf8(text).is_ok());
+                let is_text = text.is_some_and(|(text, _)| {
+                    let is_utf8 = matches!(field.code, FieldCode::Bytes { .. }) || std::str::from_utf8(text).is_ok();
+                    text.len() <= cap as usize && is_utf8
+                });
                 if is_text { Ok(()) } else { Err(Problem::TooLong { len: here[0] as usize, cap }) }
             }
             _ => Ok(()),

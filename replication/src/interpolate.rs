@@ -12,7 +12,7 @@ use std::f64::consts::{PI, TAU};
 /// Whatever the inputs, every float that comes out is finite.
 ///
 /// The derive goes field by field: floats on a line, `#[net(angle, …)]` the short way round, `#[net(quat, …)]` along the short
-/// arc at constant speed; integers, `bool`, enums, strings and entities keep `from` until `t` reaches 1, and so does whatever is
+/// arc at constant speed, `#[net(octahedral, …)]` along it; integers, `bool`, enums, strings, lists, maps, opaque values and entities keep `from` until `t` reaches 1, and so does whatever is
 /// marked `#[net(hold)]`. An option that is empty on one side does the same.
 ///
 /// ```
@@ -94,6 +94,28 @@ pub fn quat(from: [f32; 4], to: [f32; 4], t: f32) -> [f32; 4] {
         (((1.0 - t) * arc).sin() / arc.sin(), (t * arc).sin() / arc.sin())
     };
     unit([0, 1, 2, 3].map(|i| a[i] * u + b[i] * v)).map(|v| v as f32)
+}
+
+/// A direction between two, of length 1: on the short arc, a little faster in its middle. Between opposite ones, and from or to what
+/// is no direction, `from` is held.
+#[must_use]
+pub fn normal(from: [f32; 3], to: [f32; 3], t: f32) -> [f32; 3] {
+    let is_one = |v: [f32; 3]| v.iter().all(|part| part.is_finite()) && v.iter().any(|part| *part != 0.0);
+    let one = |v: [f64; 3]| {
+        let length = v.iter().map(|part| part * part).sum::<f64>().sqrt();
+        (length > 1e-6 && length.is_finite()).then(|| v.map(|part| part / length))
+    };
+    match (is_one(from), is_one(to)) {
+        (false, true) => return to,
+        (false, false) => return [0.0, 0.0, 1.0],
+        (true, false) => return from,
+        (true, true) => {}
+    }
+    let time = f64::from(finite_time(t));
+    let between = one(from.map(f64::from))
+        .zip(one(to.map(f64::from)))
+        .and_then(|(a, b)| one([0, 1, 2].map(|i| a[i] * (1.0 - time) + b[i] * time)));
+    between.map_or(if t >= 1.0 { to } else { from }, |v| v.map(|part| part as f32))
 }
 
 fn unit(q: [f64; 4]) -> [f64; 4] {

@@ -63,6 +63,9 @@ impl Scope {
 
     /// What is against showing it, its ancestors aside.
     pub(crate) fn refusal(&self, who: &Who, world: &World, slot: u32) -> Option<Unseen> {
+        if self.shared == Some(self.hot[slot as usize].kind) {
+            return None;
+        }
         if !self.shares_room(slot, &who.rooms) {
             return Some(Unseen::OtherRoom);
         }

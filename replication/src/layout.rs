@@ -20,6 +20,7 @@
 //! | `Float` | the bits of the `f32` | 32 bits | changed? |
 //! | `Quat { bits }` | l in `0..4`; a, b, c in `0..=2h` | l in 2 bits, then a, b, c in `bits` bits each | if l is that of the base: `S(a − base)`, the same for b and c; else, or if one of these has no token: the token 72, then absolute |
 //! | `Text { cap }` | length, bytes | length in B(cap) bits, then 8 bits a byte | changed? |
+//! | `Bytes { cap }` | length, bytes | length in B(cap) bits, then 8 bits a byte | changed? |
 //! | `Entity` | low, high | `G(name, 8)` | changed? |
 //! | `Maybe { fields }` | 0 or 1 | 1 bit | 1 bit |
 //!
@@ -45,7 +46,7 @@
 //! * a `Number` outside `0..=max` or a `Choice` outside `0..count`, absolute or after adding the difference
 //!   (a `Wrapping` wraps instead);
 //! * a `Float` that is NaN, infinite or −0.0 (the word 0x8000_0000);
-//! * a `Text` longer than `cap` or not UTF-8;
+//! * a `Text` or `Bytes` longer than `cap`, or a `Text` that is not UTF-8;
 //! * an `Entity` with a name of more than 64 bits or without a code (55 ones are the most);
 //! * a `Quat` that is not canonical: with h = 2^(bits−1) − 1, p = a − h and so on for the three, and L = 2h² − Σp²: every part is
 //!   in `0..=2h`, and L ≥ p² for those of the three that stand after the largest, L ≥ p² + |p| for those before it (the first l
@@ -62,9 +63,13 @@
 //! * Angles: round(radians · 2^bits / 2π) mod 2^bits; back to −π ≤ radians < π.
 //! * Rotations: l is the index in x, y, z, w of the part with the largest magnitude (the first of equals), the others follow in
 //!   order. The sign is such that the largest is positive. Part i is p / (√2 · h), the largest √L / (√2 · h).
-//! * Text: the bytes stand four to a word, the lowest byte first; unused bytes are zero.
+//! * Text and bytes: they stand four to a word, the lowest byte first; unused bytes are zero.
 
-use crate::field::{ANGLE_BITS, MAX_ORDER, QUAT_BITS, Step, text_words};
+//! * Directions: two numbers, see [`normal_words`](crate::field::normal_words). Not all pairs are one: who restores refuses others.
+//! * A list of at most n items is n options in each other: `Maybe` of the first item and of the option of the rest, and so on. A
+//!   map is the list of its keys and values, in the order of the keys.
+
+use crate::field::{ANGLE_BITS, MAX_ORDER, NORMAL_BITS, QUAT_BITS, STEP_ORDER, Step, text_words};
 use crate::netid::NetId;
 use crate::replicate::Replicate;
 use thiserror::Error;
@@ -105,6 +110,11 @@ pub enum FieldCode {
         /// The largest length in bytes, 1 to [`limits::STRING_BYTES`].
         cap: u32,
     },
+    /// Like [`Text`](Self::Text), of any bytes.
+    Bytes {
+        /// The largest length in bytes, 1 to [`limits::STRING_BYTES`].
+        cap: u32,
+    },
     /// Two words, low and high, of a [`NetId`]; 0 is none.
     Entity,
     /// One word, 0 or 1: are the next `fields` entries of the table there? If not, all their words are zero.
@@ -123,7 +133,7 @@ impl FieldCode {
             Self::Number { .. } | Self::Wrapping { .. } | Self::Choice { .. } | Self::Float | Self::Maybe { .. } => 1,
             Self::Wide | Self::Entity => 2,
             Self::Quat { .. } => 4,
-            Self::Text { cap } => text_words(cap),
+            Self::Text { cap } | Self::Bytes { cap } => text_words(cap),
         }
     }
 
@@ -138,6 +148,7 @@ impl FieldCode {
             Self::Text { cap } => (6, cap, 0),
             Self::Entity => (7, 0, 0),
             Self::Maybe { fields } => (8, fields, 0),
+            Self::Bytes { cap } => (9, cap, 0),
         };
         hasher.update(&[tag]);
         hasher.update(&a.to_le_bytes());
@@ -412,6 +423,20 @@ impl LayoutBuilder {
         self.field(name, FieldCode::Text { cap }, Meaning::Plain);
     }
 
+    /// At most `cap` bytes.
+    pub fn bytes(&mut self, name: &str, cap: u32) {
+        self.field(name, FieldCode::Bytes { cap }, Meaning::Plain);
+    }
+
+    /// A direction.
+    pub fn normal(&mut self, name: &str, bits: u32) {
+        let bits = if self.fine { *NORMAL_BITS.end() } else { bits };
+        // bits outside what is allowed become a code that `build` refuses
+        let (max, order) = if NORMAL_BITS.contains(&bits) { ((1 << bits) - 2, STEP_ORDER) } else { (bits, u32::MAX) };
+        let meaning = Meaning::Grid { min: -1.0, step: 2.0 / f64::from(max.max(1)) };
+        self.within(name, |l| ["u", "v"].iter().for_each(|part| l.field(part, FieldCode::Number { max, order }, meaning)));
+    }
+
     /// An entity, or none.
     pub fn entity(&mut self, name: &str) {
         self.field(name, FieldCode::Entity, Meaning::Plain);
@@ -424,6 +449,25 @@ impl LayoutBuilder {
         self.within(name, |l| l.within("some", inner));
         let fields = (self.fields.len() - at - 1) as u32;
         self.fields[at].code = FieldCode::Maybe { fields };
+    }
+
+    /// At most `max` items, each described by `inner`.
+    pub fn list(&mut self, name: &str, max: u32, mut inner: impl FnMut(&mut Self)) {
+        let mut flags = Vec::new();
+        self.within(name, |l| {
+            for i in 0..max {
+                // `build` refuses what is longer; nobody has to wait for all of it
+                if l.fields.len() > limits::FIELDS {
+                    return;
+                }
+                flags.push(l.fields.len());
+                l.field(&i.to_string(), FieldCode::Maybe { fields: 0 }, Meaning::Plain);
+                l.within(&i.to_string(), |l| l.within("some", &mut inner));
+            }
+        });
+        for at in flags {
+            self.fields[at].code = FieldCode::Maybe { fields: (self.fields.len() - at - 1) as u32 };
+        }
     }
 
     /// A nested value.
@@ -492,7 +536,7 @@ fn allowed(code: FieldCode, after: usize) -> bool {
         FieldCode::Wrapping { bits } => ANGLE_BITS.contains(&bits),
         FieldCode::Quat { bits } => QUAT_BITS.contains(&bits),
         FieldCode::Choice { count } => count >= 1,
-        FieldCode::Text { cap } => cap >= 1 && cap as usize <= limits::STRING_BYTES,
+        FieldCode::Text { cap } | FieldCode::Bytes { cap } => cap >= 1 && cap as usize <= limits::STRING_BYTES,
         FieldCode::Maybe { fields } => fields as usize <= after,
         FieldCode::Wide | FieldCode::Float | FieldCode::Entity => true,
     }

@@ -1,6 +1,7 @@
 //! One link to another peer: a stream in each direction, their acknowledgements, and the messages that wait to go.
 
 use crate::blob::Blobs;
+use crate::definitions::Told;
 use crate::forks::LinkForks;
 use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
@@ -79,6 +80,8 @@ pub(crate) struct Link {
     outbox: [Outbox; Lane::COUNT as usize],
     overfull: bool,
     pub(crate) blobs: Blobs,
+    /// Host: the definitions that the guest was sent.
+    pub(crate) told: Told,
     /// The round of the digest that this peer was sent and has not answered (host only).
     pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
@@ -211,6 +214,7 @@ impl Link {
             outbox: Default::default(),
             overfull: false,
             blobs: Blobs::default(),
+            told: Told::default(),
             compared: None,
             refusals: VecDeque::new(),
             claims: Throttle::default(),

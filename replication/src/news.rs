@@ -113,6 +113,15 @@ pub enum News {
         /// The component's name in the schema.
         component: String,
     },
+    /// A revision of a definition has come whole (guest only): see [`definitions`](crate::definitions).
+    Defined {
+        /// The name of its type in the schema.
+        definition: String,
+        /// Its key.
+        key: u64,
+        /// Its revision.
+        revision: u32,
+    },
     /// An effect that [`Step::once`](crate::Step::once) let happen did not happen after all: the ticks were run again, and without
     /// it. Take it back, if it can still be seen or heard.
     EffectUndone {

@@ -5,6 +5,7 @@ use crate::authority::Names;
 use crate::capture::Capture;
 use crate::computed::Computed;
 use crate::config::Config;
+use crate::definitions::Definitions;
 use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
 use crate::forks::Forks;
@@ -108,6 +109,8 @@ pub struct Peer {
     pub(crate) slides: Slides,
     /// What is drawn ahead of lockstep.
     pub(crate) preview: Preview,
+    /// Large values that rarely change.
+    pub(crate) definitions: Definitions,
     /// Writes to what this peer does not simulate.
     pub(crate) strays: Strays,
     /// The step is one that was run before.
@@ -255,6 +258,7 @@ impl Peer {
             order: Vec::new(),
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
+            definitions: Definitions::default(),
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
             frames: Frames::new(&schema, &config, host)?,

@@ -6,7 +6,10 @@ use crate::netid::NetId;
 use hecs::Entity;
 use std::borrow::Cow;
 use thiserror::Error;
-use tidelock_netcore::limits;
+
+mod raw;
+
+pub use raw::RawWords;
 
 /// A component that travels.
 ///
@@ -44,7 +47,16 @@ use tidelock_netcore::limits;
 /// | `[f32; 4]` | `quat, bits = 10` | a rotation x, y, z, w; 4 to 16 bits for each of three parts |
 /// | `u8` … `u64`, `i8` … `i64` | none, or `range = 0..=100` | whole; a range has at most 2^32 values |
 /// | `String` | `max = 32` | at most so many bytes of UTF-8, up to 512 |
-/// | steps, integers with at most 32 bits or a range | `order = 3` | tunes the code for differences: about the bits of a usual one, 0 to 24 |
+/// | `f32`, `f64` | `mm`, or `mm, range = -50.0..=50.0` | metres, as whole millimetres; without a range ±8 km (`f32`) or ±2000 km (`f64`) |
+/// | `f32`, `f64` | `fixed = 8`, or `fixed = 8, range = …` | fixed point with 8 bits after the point (0 to 30), its multiples exact; without a range ±2^22 steps (`f32`) or ±2^30 |
+/// | `f32`, `f64` | `unit = 8`, `unit = 8, signed` | a fraction in 0..=1, or in −1..=1, of so many bits (to 22); 0 and the ends are exact |
+/// | `[f32; 3]` | `octahedral, bits = 10` | a direction; 4 to 16 bits for each of two words; off by at most 2.2 / (2^(bits−1) − 1) radians |
+/// | `Vec<u8>` | `max = 64` | at most so many bytes, up to 512 |
+/// | `Vec`, `VecDeque`, `SmallVec`, `BTreeSet` | `max = 8` | at most so many items, up to 64; see [`collections`](crate::collections). What else stands there goes for the items |
+/// | `BTreeMap` | `max = 8` | the same, of keys and values. What else stands there goes for the values |
+/// | any other | `list, max = 8` | a type of your own with [`List`](crate::collections::List), of its first type parameter |
+/// | any | `opaque, max = 200` | what `bitcode` makes of it, in at most so many bytes, up to 512; see [`collections`](crate::collections#opaque-values) |
+/// | steps, fixed point, fractions, integers with at most 32 bits or a range | `order = 3` | tunes the code for differences: about the bits of a usual one, 0 to 24 |
 /// | any | `hold` | nothing here; for [`Interpolate`](crate::Interpolate) |
 /// | the type | `crate = path` | where this crate is, if not at `::tidelock` |
 ///
@@ -91,7 +103,7 @@ use tidelock_netcore::limits;
     message = "`{Self}` does not say how it travels",
     label = "needs an attribute or `Replicate`",
     note = "derive `Replicate` for your own types; floats need `#[net(step = …, range = …)]`, `#[net(angle, bits = …)]` or `#[net(exact)]`",
-    note = "collections have no bounded size: use arrays, or `#[net(max = …)]` on a String"
+    note = "collections and texts need a bound: `#[net(max = …)]`"
 )]
 pub trait Replicate: Send + Sync + Sized + 'static {
     /// The component's own bits, to tell cheaply whether the game touched it.
@@ -160,13 +172,13 @@ pub enum RestoreError {
 
 /// Takes the fields of a component as words; handed to [`Replicate::quantise`].
 pub struct Quantiser<'a> {
-    words: &'a mut [u32],
-    at: usize,
+    pub(crate) words: &'a mut [u32],
+    pub(crate) at: usize,
     names: &'a dyn Fn(Entity) -> Option<NetId>,
-    fine: bool,
+    pub(crate) fine: bool,
 }
 
-type Quantised = Result<(), FieldError>;
+pub(crate) type Quantised = Result<(), FieldError>;
 
 impl<'a> Quantiser<'a> {
     /// Writes to the front of `words`; `names` knows the names of entities.
@@ -187,13 +199,13 @@ impl<'a> Quantiser<'a> {
     }
 
     #[inline]
-    fn word(&mut self, word: u32) {
+    pub(crate) fn word(&mut self, word: u32) {
         self.words[self.at] = word;
         self.at += 1;
     }
 
     #[inline]
-    fn checked(&mut self, field: &'static str, word: Result<u32, Problem>) -> Quantised {
+    pub(crate) fn checked(&mut self, field: &'static str, word: Result<u32, Problem>) -> Quantised {
         match word {
             Ok(word) => {
                 self.word(word);
@@ -347,10 +359,10 @@ impl<'a> Quantiser<'a> {
 
 /// Gives the words of a component back as fields; handed to [`Replicate::restore`].
 pub struct Restorer<'a> {
-    words: &'a [u32],
-    at: usize,
+    pub(crate) words: &'a [u32],
+    pub(crate) at: usize,
     entities: &'a dyn Fn(NetId) -> Option<Entity>,
-    fine: bool,
+    pub(crate) fine: bool,
 }
 
 impl<'a> Restorer<'a> {
@@ -366,14 +378,14 @@ impl<'a> Restorer<'a> {
     }
 
     #[inline]
-    fn word(&mut self, field: &'static str) -> Result<u32, RestoreError> {
+    pub(crate) fn word(&mut self, field: &'static str) -> Result<u32, RestoreError> {
         let word = self.words.get(self.at).copied().ok_or(RestoreError::Invalid { field })?;
         self.at += 1;
         Ok(word)
     }
 
     #[inline]
-    fn up_to(&mut self, field: &'static str, max: u32) -> Result<u32, RestoreError> {
+    pub(crate) fn up_to(&mut self, field: &'static str, max: u32) -> Result<u32, RestoreError> {
         self.word(field).and_then(|word| if word <= max { Ok(word) } else { Err(RestoreError::Invalid { field }) })
     }
 
@@ -452,22 +464,6 @@ impl<'a> Restorer<'a> {
         }
     }
 
-    /// Text of at most `cap` bytes.
-    ///
-    /// # Errors
-    /// [`RestoreError::Invalid`] if it is too long or not UTF-8.
-    pub fn text(&mut self, field: &'static str, cap: u32) -> Result<String, RestoreError> {
-        let end = self.at + field::text_words(cap);
-        let mut buffer = [0; limits::STRING_BYTES];
-        let words = self.words.get(self.at..end).ok_or(RestoreError::Invalid { field })?;
-        self.at = end;
-        field::text_bytes(words, &mut buffer)
-            .filter(|bytes| bytes.len() <= cap as usize)
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
-            .map(str::to_owned)
-            .ok_or(RestoreError::Invalid { field })
-    }
-
     /// An entity that must be here.
     ///
     /// # Errors
@@ -521,65 +517,5 @@ impl<'a> Restorer<'a> {
             *slot = Some(inner(self)?);
         }
         Ok(slots.map(|slot| slot.expect("every slot was filled above")))
-    }
-}
-
-/// Collects the bits of a component's fields for [`Replicate::raw`]; what the derive uses.
-#[derive(Debug)]
-pub struct RawWords<const K: usize> {
-    words: [u32; K],
-    at: usize,
-}
-
-impl<const K: usize> Default for RawWords<K> {
-    #[inline]
-    fn default() -> Self {
-        Self { words: [0; K], at: 0 }
-    }
-}
-
-impl<const K: usize> RawWords<K> {
-    /// One word.
-    #[inline]
-    pub fn one(&mut self, word: u32) {
-        self.words[self.at] = word;
-        self.at += 1;
-    }
-
-    /// Two words.
-    #[inline]
-    pub fn two(&mut self, value: u64) {
-        self.one(value as u32);
-        self.one((value >> 32) as u32);
-    }
-
-    /// The length of a text and its first `cap` bytes.
-    #[inline]
-    pub fn text(&mut self, cap: u32, text: &str) {
-        let end = self.at + field::text_words(cap);
-        let bytes = text.as_bytes();
-        let out = &mut self.words[self.at..end];
-        field::put_bytes(&bytes[..bytes.len().min(cap as usize)], out);
-        out[0] = text.len() as u32;
-        self.at = end;
-    }
-
-    /// Something that may be absent, `words` words long without the flag.
-    #[inline]
-    pub fn maybe<T>(&mut self, words: usize, value: Option<T>, inner: impl FnOnce(&mut Self, T)) {
-        self.one(value.is_some().into());
-        let end = self.at + words;
-        if let Some(value) = value {
-            inner(self, value);
-        }
-        self.at = end;
-    }
-
-    /// All words.
-    #[inline]
-    #[must_use]
-    pub fn finish(self) -> [u32; K] {
-        debug_assert_eq!(self.at, K);
-        self.words
     }
 }

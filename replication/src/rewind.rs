@@ -336,7 +336,7 @@ impl Peer {
     }
 
     /// See [`Step::resource`](crate::Step::resource).
-    pub(crate) fn resource<'w, T: Component>(&mut self, world: &'w mut World) -> Result<&'w mut T, UsageError> {
+    pub(crate) fn step_resource<'w, T: Component>(&mut self, world: &'w mut World) -> Result<&'w mut T, UsageError> {
         let name = std::any::type_name::<T>();
         let entry = self.schema.resource_of::<T>().ok_or(UsageError::NotInSchema(name))?;
         let (line, first) = (entry.line, entry.first.ok_or(UsageError::NotInSchema(name))?);

@@ -2,6 +2,7 @@
 //! the order of the calls that build it does not matter.
 
 use crate::column::{Column, Form, Itself, Typed, Via};
+use crate::definitions::DefinitionEntry;
 use crate::forecast::Velocity;
 use crate::input::InputEntry;
 use crate::layout::{Layout, LayoutBuilder};
@@ -18,13 +19,17 @@ use std::sync::Arc;
 use tidelock_netcore::limits;
 
 mod checks;
+mod definitions;
 mod describe;
 mod mistakes;
 mod options;
+mod shared;
 
 use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
+pub(crate) use shared::SharedEntry;
+pub use shared::SharedResources;
 
 /// A component's entry.
 pub(crate) struct ComponentEntry {
@@ -119,6 +124,9 @@ pub(crate) struct Inner {
     pub(crate) input: Option<InputEntry>,
     /// What is saved and restored: components, then resources, each by name.
     pub(crate) kept: Vec<KeptEntry>,
+    /// Resources that travel; their values are components of one entity.
+    pub(crate) shared: Vec<SharedEntry>,
+    pub(crate) definitions: Vec<DefinitionEntry>,
     /// By kind: the components that its owner predicts, as bits.
     pub(crate) predicted: Vec<u64>,
     /// Pairs of a component and the same one on the simulation grid, which stands after all others.
@@ -148,6 +156,8 @@ impl Schema {
             orders: Vec::new(),
             inputs: Vec::new(),
             kept: Vec::new(),
+            shared: Vec::new(),
+            definitions: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -266,6 +276,8 @@ pub struct SchemaBuilder {
     orders: Vec<MessageEntry>,
     inputs: Vec<InputEntry>,
     kept: Vec<KeptEntry>,
+    shared: Vec<SharedEntry>,
+    definitions: Vec<DefinitionEntry>,
     mistakes: Vec<SchemaMistake>,
 }
 
@@ -391,7 +403,8 @@ impl SchemaBuilder {
 
     /// Registers state that belongs to no entity: a score, whose turn it is. It begins as `T::default()` and is reached with
     /// [`Step::resource`](crate::Step::resource). It is saved, restored and digested like a component with `.checkpoint()`: it *is*
-    /// one, of a single entity that the framework keeps. On the session's own timeline it does not travel.
+    /// one, of a single entity that the framework keeps. On the session's own timeline it does not travel: for what
+    /// does, see [`shared_resource`](Self::shared_resource).
     #[must_use]
     pub fn resource<T: Component + crate::checkpoint::Checkpoint + Default>(self, name: &str) -> Self {
         self.resource_of::<T>(name, Timeline::Session)
@@ -480,17 +493,22 @@ impl SchemaBuilder {
     /// # Errors
     /// [`SchemaError`] with every mistake there is.
     pub fn build(mut self) -> Result<Schema, SchemaError> {
+        self = self.with_shared_kind();
         self.components.sort_by(|a, b| a.name.cmp(&b.name));
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
         self.orders.sort_by(|a, b| a.name.cmp(&b.name));
+        self.definitions.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, mut components, mut kinds, messages, orders, mut inputs, kept, mut mistakes } = self;
+        let Self { name, mut components, mut kinds, messages, orders, mut inputs, kept, shared, definitions, mut mistakes } =
+            self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
         check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, &mut mistakes);
+        let of_definitions = definitions.iter().map(|d| (d.name.as_str(), d.type_id));
+        check("definition", of_definitions, limits::DEFINITION_TYPES, &mut mistakes);
         check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
             for (type_id, _) in &kind.overrides {
@@ -529,6 +547,8 @@ impl SchemaBuilder {
             orders,
             input,
             kept,
+            shared,
+            definitions,
             predicted,
             grids,
             fine,

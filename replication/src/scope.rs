@@ -12,7 +12,7 @@ use crate::peer_id::PeerId;
 use crate::policy::OWNER_SLOTS;
 use crate::presence::{Owners, UNOWNED};
 use crate::relevance::{Detail, Limit, Names, PlaceOf, Reading, Relevance, Room, Rule, Typed};
-use crate::schema::Inner;
+use crate::schema::{Inner, SharedResources};
 use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -39,6 +39,8 @@ pub(crate) struct Scope {
     pub(crate) shows: Vec<(u64, Rule)>,
     /// Bit k: kind k is seen at any distance.
     always: u64,
+    /// The kind that carries the resources that travel: nothing hides it.
+    pub(crate) shared: Option<u8>,
     /// By kind.
     pub(crate) weights: Vec<f32>,
     pub(crate) detail: Option<Detail>,
@@ -147,6 +149,8 @@ impl Scope {
         for kind in &settings.always {
             always |= 1 << index(kind)?;
         }
+        let shared = schema.kind_of::<SharedResources>();
+        always |= shared.map_or(0, |kind| 1 << kind);
         let mut weights = vec![1.0; schema.kinds.len()];
         for (kind, weight) in &settings.weights {
             weights[index(kind)?] = *weight;
@@ -169,6 +173,7 @@ impl Scope {
             rules: settings.rules,
             shows,
             always,
+            shared: shared.map(|kind| kind as u8),
             weights,
             detail: settings.detail,
             hot: Vec::new(),

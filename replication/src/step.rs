@@ -237,17 +237,24 @@ impl Step<'_> {
         self.peer.entities.slot_at(world, entity).is_some()
     }
 
-    /// State that belongs to no entity. See [`SchemaBuilder::resource`](crate::SchemaBuilder::resource).
+    /// State that belongs to no entity. See [`SchemaBuilder::resource`](crate::SchemaBuilder::resource) and, for what travels,
+    /// [`SchemaBuilder::shared_resource`](crate::SchemaBuilder::shared_resource).
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`]; [`UsageError::NotAllowed`] for one of another timeline than the step's: written here, it would not
-    /// be the same on all peers any more.
+    /// be the same on all peers any more. Of what travels also the errors of [`Peer::resource_mut`].
     pub fn resource<'w, T: Component>(&mut self, world: &'w mut World) -> Result<&'w mut T, UsageError> {
+        if self.peer.is_shared::<T>() {
+            if self.timeline() != Timeline::Session {
+                return Err(UsageError::NotAllowed("reach a resource of another timeline than the step's"));
+            }
+            return self.peer.resource_mut(world);
+        }
         let line = self.peer.schema.resource_of::<T>().map(|entry| entry.line);
         if line.is_some_and(|line| line != self.timeline()) {
             return Err(UsageError::NotAllowed("reach a resource of another timeline than the step's"));
         }
-        self.peer.resource(world)
+        self.peer.step_resource(world)
     }
 
     /// The entities in which this peer has authority over component `C`, whoever simulates the rest of them, of kinds whose time

@@ -54,6 +54,7 @@ impl Peer {
         self.end_preview(world);
         self.pass_time(now)?;
         self.check_strays(world);
+        self.keep_shared(world);
         self.preview.renew();
         self.time.note_receive();
         let mut payload = std::mem::take(&mut self.payload);
@@ -70,6 +71,7 @@ impl Peer {
         if self.is_host() {
             self.accept_rows(world); // 3, 4
         } else {
+            self.take_definitions(world);
             self.apply_rows(world); // 4
             self.reconcile(world);
             self.load_states(world);
@@ -96,6 +98,7 @@ impl Peer {
         let _span = trace::send(self.local);
         self.end_preview(world);
         self.pass_time(now)?;
+        self.keep_shared(world);
         if !self.links.is_empty() || (self.is_host() && self.config.local_news) {
             let sending = self.sending();
             if sending != Sending::Leftovers {
@@ -525,6 +528,7 @@ impl Peer {
             guest.lease_requested = link.post_control(&Control::LeaseRequest);
         }
         self.send_releases();
+        self.send_definitions(world);
         let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {

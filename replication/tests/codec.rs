@@ -21,6 +21,7 @@ fn leaf() -> impl Strategy<Value = FieldCode> {
         Just(FieldCode::Float),
         (4u32..=16).prop_map(|bits| FieldCode::Quat { bits }),
         (1u32..=33).prop_map(|cap| FieldCode::Text { cap }),
+        (1u32..=33).prop_map(|cap| FieldCode::Bytes { cap }),
         Just(FieldCode::Entity),
     ]
 }
@@ -104,6 +105,12 @@ fn fresh(code: FieldCode, rng: &mut impl FnMut() -> u64) -> Vec<u32> {
             }
             let mut words = vec![0; code.words()];
             field::put_text(&text, cap, &mut words).unwrap();
+            words
+        }
+        FieldCode::Bytes { cap } => {
+            let bytes: Vec<u8> = (0..rng() % (u64::from(cap) + 1)).map(|_| rng() as u8).collect();
+            let mut words = vec![0; code.words()];
+            field::put_blob(&bytes, cap, &mut words).unwrap();
             words
         }
         // The names at the very end have no code.
@@ -393,6 +400,9 @@ fn what_no_value_makes_is_refused() {
     assert_eq!(read(text, &[(2, 3), (0xa9c3, 16)], None), Ok(vec![2, 0xa9c3, 0]));
     assert_eq!(read(text, &[(1, 3), (0xc3, 8)], None), refused, "half a letter");
     assert_eq!(read(text, &[(6, 3), (0, 48)], None), refused, "longer than allowed");
+    let bytes = FieldCode::Bytes { cap: 5 };
+    assert_eq!(read(bytes, &[(1, 3), (0xc3, 8)], None), Ok(vec![1, 0xc3, 0]), "bytes need not be letters");
+    assert_eq!(read(bytes, &[(6, 3), (0, 48)], None), refused, "longer than allowed");
     let number = FieldCode::Number { max: 100, order: 2 };
     assert_eq!(read(number, &[(101, 7)], None), refused);
     // Minus one from 0, plus one from 100, and the escape.
@@ -435,13 +445,22 @@ fn layouts_that_cannot_travel_are_refused() {
         FieldCode::Choice { count: 0 },
         FieldCode::Text { cap: 0 },
         FieldCode::Text { cap: 513 },
+        FieldCode::Bytes { cap: 0 },
+        FieldCode::Bytes { cap: 513 },
         FieldCode::Maybe { fields: 1 },
     ] {
         assert_eq!(code(bad), Err(LayoutError::Code { name: "it".into(), code: bad }));
     }
     assert!(matches!(build(&|l| l.integer("wide", 0, 1 << 32, 2)), Err(LayoutError::Code { .. })));
-    assert_eq!(build(&|l| l.array("a", 65, |l| l.wide(""))), Err(LayoutError::TooManyFields(65)));
-    assert!(build(&|l| l.array("a", 64, |l| l.wide(""))).is_ok());
+    assert_eq!(build(&|l| l.array("a", 257, |l| l.choice("", &["a"]))), Err(LayoutError::TooManyFields(257)));
+    assert!(build(&|l| l.array("a", 256, |l| l.choice("", &["a"]))).is_ok());
+    // an item has its field and one more
+    assert!(build(&|l| l.list("a", 64, |l| [0, 1, 2].iter().for_each(|i| l.choice(&i.to_string(), &["a"])))).is_ok());
+    let many = build(&|l| l.list("a", 1 << 30, |l| l.choice("", &["a"])));
+    assert!(matches!(many, Err(LayoutError::TooManyFields(_))));
+    for bits in [3, 17] {
+        assert!(matches!(build(&|l| l.normal("n", bits)), Err(LayoutError::Code { .. })));
+    }
     assert!(matches!(build(&|l| l.array("a", 2, |l| l.text("", 512))), Err(LayoutError::TooLarge(_))));
     assert_eq!(build(&|l| [(), ()].iter().for_each(|()| l.wide("twice"))), Err(LayoutError::Name("twice".into())));
     assert!(matches!(build(&|l| l.wide(&"x".repeat(65))), Err(LayoutError::Name(_))));

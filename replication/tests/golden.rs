@@ -189,6 +189,7 @@ fn same(code: FieldCode) -> Code {
         FieldCode::Float => Code::Float,
         FieldCode::Quat { bits } => Code::Quat { bits },
         FieldCode::Text { cap } => Code::Text { cap },
+        FieldCode::Bytes { cap } => Code::Bytes { cap },
         FieldCode::Entity => Code::Entity,
         FieldCode::Maybe { fields } => Code::Maybe { fields },
     }
@@ -220,6 +221,7 @@ const CASES: &[Case] = &[
     (&[FieldCode::Quat { bits: 16 }], [&[3, 32_767, 32_767, 32_767], &[3, 200, 32_767, 32_767]]),
     (&[FieldCode::Text { cap: 12 }], [&[0, 0, 0, 0], &[3, HAT, 0, 0]]),
     (&[FieldCode::Text { cap: 5 }], [&[5, CAFE, 0xa9], &[3, HAT, 0]]),
+    (&[FieldCode::Bytes { cap: 5 }], [&[5, CAFE, 0xa9], &[2, 0xfffe, 0]]),
     (&[FieldCode::Entity], [&[0, 0], &[65_537, 0]]),
     (&[FieldCode::Entity], [&[255, 0], &[1, 0x8000_0000]]),
     (&[FieldCode::Maybe { fields: 1 }, NUMBER, NUMBER], [&[0, 0, 7], &[1, 50_000, 8]]),

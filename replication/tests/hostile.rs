@@ -4,13 +4,16 @@
 
 mod common;
 
-use common::{Crate, Health, Player, Position, assert_settles, schema, table, weather};
+use common::{Crate, Health, Player, Position, assert_settles, config, schema, table, weather};
+use hecs::World;
+use std::collections::BTreeSet;
 use std::time::Duration;
-use tidelock::News;
 use tidelock::netcore::control::{self, Control, Digest, Verdict};
 use tidelock::netcore::session::Terms;
 use tidelock::netcore::transport::{Arrival, Lane, LinkId, Transport};
+use tidelock::policy::Owner;
 use tidelock::testing::Table;
+use tidelock::{News, Peer, Replicate, Schema};
 use tidelock_loopback::{Conditions, Loopback, Network};
 
 /// A guest of which only the greeting is true.
@@ -144,4 +147,49 @@ fn what_is_gone_before_its_first_capture_never_was() {
     for seat in 0..3 {
         assert_eq!(table.seat(seat).peer.entity_count(), 0, "seat {seat}");
     }
+}
+
+/// A guest whose program has another type of the same layout can send words that the host's type never has.
+#[test]
+fn a_guest_that_sends_what_no_value_has_is_refused() {
+    #[derive(Clone, Debug, PartialEq, Replicate)]
+    struct Keys {
+        #[net(max = 3)]
+        of: BTreeSet<u16>,
+    }
+    #[derive(Clone, Debug, PartialEq, Replicate)]
+    struct Loose {
+        #[net(max = 3)]
+        of: Vec<u16>,
+    }
+    let host =
+        Schema::builder("test").component::<Keys>("keys", |c| c).kind::<Player>("player", Owner::default()).build().unwrap();
+    let loose =
+        Schema::builder("test").component::<Loose>("keys", |c| c).kind::<Player>("player", Owner::default()).build().unwrap();
+    assert_eq!(host.digest(), loose.digest());
+    let network = Network::new(1);
+    let mut table = Table::new(1, &host, config(), network.host()).unwrap();
+    let transport = network.join(weather(10, 0.0), weather(10, 0.0));
+    let (mut guest, mut world) = (Peer::join(loose, transport, config()).unwrap(), World::new());
+    let mut now = Duration::ZERO;
+    let mut entity = None;
+    for _ in 0..400 {
+        table.rest(1);
+        now += Duration::from_micros(16_667);
+        guest.receive(now, &mut world).unwrap();
+        while guest.next_step(&mut world).is_some() {}
+        if guest.is_in_session() && entity.is_none() {
+            entity = guest.spawn(&mut world, Player, (Loose { of: vec![1, 2] },)).ok();
+        }
+        if now.as_secs() == 3
+            && let Some(entity) = entity
+        {
+            world.get::<&mut Loose>(entity).unwrap().of = vec![2, 1];
+        }
+        guest.send(now, &mut world).unwrap();
+    }
+    let place = table.seat(0);
+    let held: Vec<_> = place.world.query_mut::<&Keys>().into_iter().map(|keys| keys.of.clone()).collect();
+    assert_eq!(held, [BTreeSet::from([1, 2])], "the world keeps what was good");
+    assert!(place.news.iter().any(|n| matches!(n, News::Refused { .. })), "{:?}", place.news);
 }

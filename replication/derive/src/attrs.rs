@@ -5,13 +5,14 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, LitInt, Path, RangeLimits, Result};
 
 /// A value and where it was written.
+#[derive(Clone)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
     pub(crate) span: Span,
 }
 
 /// The attributes of one field.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Attrs {
     pub(crate) step: Option<At<Expr>>,
     pub(crate) range: Option<At<(Expr, Expr)>>,
@@ -22,9 +23,17 @@ pub(crate) struct Attrs {
     pub(crate) quat: Option<At<()>>,
     pub(crate) exact: Option<At<()>>,
     pub(crate) hold: Option<At<()>>,
+    pub(crate) mm: Option<At<()>>,
+    pub(crate) fixed: Option<At<u32>>,
+    pub(crate) unit: Option<At<u32>>,
+    pub(crate) signed: Option<At<()>>,
+    pub(crate) octahedral: Option<At<()>>,
+    pub(crate) list: Option<At<()>>,
+    pub(crate) opaque: Option<At<()>>,
 }
 
-const KEYS: &str = "`step`, `range`, `angle`, `quat`, `bits`, `max`, `exact`, `order` and `hold`";
+const KEYS: &str = "`step`, `range`, `mm`, `fixed`, `unit`, `signed`, `angle`, `quat`, `octahedral`, `bits`, `exact`, `order`, `max`, `list`, \
+     `opaque` and `hold`";
 
 impl Attrs {
     /// Reads every `#[net(…)]` of a field.
@@ -50,6 +59,13 @@ impl Attrs {
                     "angle" => set(&mut attrs.angle, span, At { value: (), span }),
                     "quat" => set(&mut attrs.quat, span, At { value: (), span }),
                     "exact" => set(&mut attrs.exact, span, At { value: (), span }),
+                    "fixed" => set(&mut attrs.fixed, span, number(0, 30)?),
+                    "unit" => set(&mut attrs.unit, span, number(1, 22)?),
+                    "mm" => set(&mut attrs.mm, span, At { value: (), span }),
+                    "signed" => set(&mut attrs.signed, span, At { value: (), span }),
+                    "octahedral" => set(&mut attrs.octahedral, span, At { value: (), span }),
+                    "list" => set(&mut attrs.list, span, At { value: (), span }),
+                    "opaque" => set(&mut attrs.opaque, span, At { value: (), span }),
                     "hold" => set(&mut attrs.hold, span, At { value: (), span }),
                     _ => Err(Error::new(span, format!("unknown attribute; a field knows {KEYS}"))),
                 }
@@ -69,6 +85,13 @@ impl Attrs {
             ("angle", self.angle.as_ref().map(|a| a.span)),
             ("quat", self.quat.as_ref().map(|a| a.span)),
             ("exact", self.exact.as_ref().map(|a| a.span)),
+            ("mm", self.mm.as_ref().map(|a| a.span)),
+            ("fixed", self.fixed.as_ref().map(|a| a.span)),
+            ("unit", self.unit.as_ref().map(|a| a.span)),
+            ("signed", self.signed.as_ref().map(|a| a.span)),
+            ("octahedral", self.octahedral.as_ref().map(|a| a.span)),
+            ("list", self.list.as_ref().map(|a| a.span)),
+            ("opaque", self.opaque.as_ref().map(|a| a.span)),
         ];
         for (key, span) in set {
             if let (Some(span), false) = (span, fitting.contains(&key)) {

@@ -35,10 +35,11 @@ pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
 
 /// The value between two references.
 fn mix(ty: &Type, attrs: &Attrs, from: &TokenStream, to: &TokenStream, k: &Path) -> Result<TokenStream> {
-    if attrs.hold.is_some() {
+    // lists and opaque values are taken whole, as texts are
+    if attrs.hold.is_some() || attrs.opaque.is_some() || attrs.max.is_some() {
         return Ok(quote!(#k::interpolate::hold(#from, #to, t)));
     }
-    if attrs.angle.is_none() && attrs.quat.is_none() {
+    if attrs.angle.is_none() && attrs.quat.is_none() && attrs.octahedral.is_none() {
         return Ok(quote!(<#ty as #k::interpolate::Interpolate>::interpolate(#from, #to, t)));
     }
     if let Type::Group(inner) = ty {
@@ -52,6 +53,9 @@ fn mix(ty: &Type, attrs: &Attrs, from: &TokenStream, to: &TokenStream, k: &Path)
         if attrs.quat.is_some() && last(&array.elem).is_some_and(|i| i == "f32") {
             return Ok(quote!(#k::interpolate::quat(*#from, *#to, t)));
         }
+        if attrs.octahedral.is_some() && last(&array.elem).is_some_and(|i| i == "f32") {
+            return Ok(quote!(#k::interpolate::normal(*#from, *#to, t)));
+        }
         let inner = mix(&array.elem, attrs, &quote!(from), &quote!(to), k)?;
         return Ok(quote!(#k::interpolate::array(#from, #to, |from, to| #inner)));
     }
@@ -60,6 +64,7 @@ fn mix(ty: &Type, attrs: &Attrs, from: &TokenStream, to: &TokenStream, k: &Path)
             Ok(quote!(#k::interpolate::angle(f64::from(*#from), f64::from(*#to), t) as #float))
         }
         _ if attrs.angle.is_some() => Err(Error::new(ty.span(), "an angle is an `f32` or `f64`")),
+        _ if attrs.octahedral.is_some() => Err(Error::new(ty.span(), "a direction is `[f32; 3]`: x, y, z")),
         _ => Err(Error::new(ty.span(), "a rotation is `[f32; 4]`: x, y, z, w")),
     }
 }

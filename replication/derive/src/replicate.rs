@@ -98,9 +98,9 @@ fn choice(input: &Input, variants: &[Ident]) -> TokenStream {
 fn words(shape: &Shape, k: &Path) -> TokenStream {
     match shape {
         Shape::Step { .. } | Shape::Angle { .. } | Shape::Exact | Shape::Integer { .. } | Shape::Bool => quote!(1),
-        Shape::Wide { .. } | Shape::Entity { .. } => quote!(2),
+        Shape::Wide { .. } | Shape::Entity { .. } | Shape::Normal { .. } => quote!(2),
         Shape::Quat { .. } => quote!(4),
-        Shape::Text { cap } => quote!(#k::field::text_words(#cap)),
+        Shape::Text { cap } | Shape::Bytes { cap } | Shape::Opaque { cap, .. } => quote!(#k::field::text_words(#cap)),
         Shape::Nested(ty) => quote!(<#ty as #k::replicate::Replicate>::WORDS),
         Shape::Maybe(inner) => {
             let inner = words(inner, k);
@@ -110,12 +110,20 @@ fn words(shape: &Shape, k: &Path) -> TokenStream {
             let inner = words(inner, k);
             quote!((#len) * #inner)
         }
+        Shape::List { item, max, .. } => {
+            let item = words(item, k);
+            quote!((#max as usize) * (1 + #item))
+        }
+        Shape::Map { key, value, max } => {
+            let (key, value) = (words(key, k), words(value, k));
+            quote!((#max as usize) * (1 + #key + #value))
+        }
     }
 }
 
 fn step(shape: &Shape, k: &Path) -> TokenStream {
-    let Shape::Step { float, step, low, high, .. } = shape else { return TokenStream::new() };
-    quote!(&const { #k::field::Step::#float((#step) as f64, (#low) as f64, (#high) as f64) })
+    let Shape::Step { steps, .. } = shape else { return TokenStream::new() };
+    quote!(&const { #k::field::Step::#steps })
 }
 
 /// `low, high` of an integer as `i64`, checked while compiling.
@@ -156,6 +164,16 @@ fn layout(shape: &Shape, name: &str, k: &Path) -> TokenStream {
             let inner = layout(inner, "", k);
             quote!(l.array(#name, #len, |l| { #inner });)
         }
+        Shape::Normal { bits } => quote!(l.normal(#name, #bits);),
+        Shape::Bytes { cap } | Shape::Opaque { cap, .. } => quote!(l.bytes(#name, #cap);),
+        Shape::List { item, max, .. } => {
+            let item = layout(item, "", k);
+            quote!(l.list(#name, #max, |l| { #item });)
+        }
+        Shape::Map { key, value, max } => {
+            let (key, value) = (layout(key, "key", k), layout(value, "value", k));
+            quote!(l.list(#name, #max, |l| { #key #value });)
+        }
     }
 }
 
@@ -190,6 +208,19 @@ fn quantise(shape: &Shape, name: &str, value: &TokenStream, k: &Path) -> TokenSt
             let inner = quantise(inner, "", &quote!(value), k);
             quote!(out.array(#name, #value, |out, value| #inner))
         }
+        Shape::Normal { bits } => quote!(out.normal(#name, #bits, *#value)),
+        Shape::Bytes { cap } => quote!(out.bytes(#name, #cap, #value)),
+        Shape::Opaque { cap, .. } => quote!(out.opaque(#name, #cap, #value)),
+        Shape::List { item, max, .. } => {
+            let words = words(item, k);
+            let item = quantise(item, "", &quote!(value), k);
+            quote!(out.list(#name, #words, #max, #k::collections::List::items(#value), |out, value| #item))
+        }
+        Shape::Map { key, value: of, max } => {
+            let (key_words, value_words) = (words(key, k), words(of, k));
+            let (key, of) = (quantise(key, "key", &quote!(key), k), quantise(of, "value", &quote!(value), k));
+            quote!(out.list(#name, #key_words + #value_words, #max, (#value).iter(), |out, (key, value)| { #key?; #of }))
+        }
     }
 }
 
@@ -221,6 +252,20 @@ fn restore(shape: &Shape, name: &str, k: &Path) -> TokenStream {
         Shape::Array(inner, _) => {
             let inner = restore(inner, name, k);
             quote!(from.array(|from| #inner))
+        }
+        Shape::Normal { bits } => quote!(from.normal(#name, #bits)),
+        Shape::Bytes { cap } => quote!(from.bytes(#name, #cap)),
+        Shape::Opaque { ty, cap } => quote!(from.opaque::<#ty>(#name, #cap)),
+        Shape::List { ty, item, max } => {
+            let words = words(item, k);
+            let item = restore(item, name, k);
+            quote!(from.list(#name, #words, #max, |from| #item).and_then(|items| #k::collections::list_of::<#ty>(#name, items)))
+        }
+        Shape::Map { key, value, max } => {
+            let (key_words, value_words) = (words(key, k), words(value, k));
+            let (key, value) = (restore(key, name, k), restore(value, name, k));
+            let pair = quote!(::core::result::Result::Ok((#key?, #value?)));
+            quote!(from.list(#name, #key_words + #value_words, #max, |from| #pair).and_then(|items| #k::collections::map_of(#name, items)))
         }
     }
 }

@@ -8,12 +8,14 @@ use syn::{Error, Expr, ExprUnary, GenericArgument, Ident, Lit, PathArguments, Re
 
 /// A field, taken apart.
 pub(crate) enum Shape {
-    /// A float in steps. The float type, `step`, `low`, `high`.
-    Step { float: Ident, step: TokenStream, low: TokenStream, high: TokenStream, order: u32 },
+    /// A float in steps. The float type, and the call of a constructor of `Step`.
+    Step { float: Ident, steps: TokenStream, order: u32 },
     /// An angle of this float type.
     Angle { float: Ident, bits: u32 },
     /// `[f32; 4]` as a rotation.
     Quat { bits: u32 },
+    /// `[f32; 3]` as a direction.
+    Normal { bits: u32 },
     /// An exact `f32`.
     Exact,
     /// An integer of at most 32 bits or with a range; `low` and `high` are of its own type.
@@ -24,6 +26,14 @@ pub(crate) enum Shape {
     Bool,
     /// A string of at most `cap` bytes.
     Text { cap: u32 },
+    /// At most `cap` bytes.
+    Bytes { cap: u32 },
+    /// Whatever `bitcode` makes of it, in at most `cap` bytes.
+    Opaque { ty: Type, cap: u32 },
+    /// A list of at most `max` items.
+    List { ty: Type, item: Box<Shape>, max: u32 },
+    /// A `BTreeMap` of at most `max` keys and values.
+    Map { key: Box<Shape>, value: Box<Shape>, max: u32 },
     /// An entity; `optional` for `Option<Entity>`.
     Entity { optional: bool },
     /// Any other type that implements the trait itself.
@@ -37,10 +47,14 @@ pub(crate) enum Shape {
 impl Shape {
     /// What travels of a field of type `ty` with these attributes.
     pub(crate) fn of(ty: &Type, attrs: &Attrs) -> Result<Self> {
+        if attrs.opaque.is_some() {
+            return opaque(ty, attrs);
+        }
         match ty {
             Type::Group(inner) => return Self::of(&inner.elem, attrs),
             Type::Paren(inner) => return Self::of(&inner.elem, attrs),
             Type::Array(array) if attrs.quat.is_some() => return quat(&array.elem, &array.len, attrs),
+            Type::Array(array) if attrs.octahedral.is_some() => return normal(&array.elem, &array.len, attrs),
             Type::Array(array) => return Ok(Self::Array(Box::new(Self::of(&array.elem, attrs)?), array.len.clone())),
             Type::Path(_) => {}
             Type::Tuple(_) => {
@@ -70,9 +84,11 @@ impl Shape {
             "char" => Err(Error::new(ty.span(), "a `char` cannot travel; use `u32` or a String with `#[net(max = 4)]`")),
             "String" => text(ty, attrs),
             "Entity" => attrs.only(&[], "an entity").map(|()| Self::Entity { optional: false }),
-            "Vec" | "VecDeque" | "HashMap" | "HashSet" | "BTreeMap" | "BTreeSet" => {
-                Err(Error::new(ty.span(), "a collection has no bounded size; use an array, or entities of their own"))
+            "HashMap" | "HashSet" => {
+                Err(Error::new(ty.span(), "its order is another one each time; use a `BTreeMap` or `BTreeSet`"))
             }
+            "Vec" | "VecDeque" | "SmallVec" | "BTreeSet" | "BTreeMap" => collection(ty, attrs),
+            _ if attrs.list.is_some() => collection(ty, attrs),
             _ => nested(ty, attrs),
         }
     }
@@ -81,7 +97,8 @@ impl Shape {
     pub(crate) fn is_plain(&self) -> bool {
         match self {
             Self::Nested(_) => false,
-            Self::Maybe(inner) | Self::Array(inner, _) => inner.is_plain(),
+            Self::Maybe(inner) | Self::Array(inner, _) | Self::List { item: inner, .. } => inner.is_plain(),
+            Self::Map { key, value, .. } => key.is_plain() && value.is_plain(),
             _ => true,
         }
     }
@@ -106,19 +123,49 @@ fn float(ident: &Ident, attrs: &Attrs) -> Result<Shape> {
         };
         return Ok(Shape::Angle { float: ident.clone(), bits: bits.value });
     }
+    let order = attrs.order.as_ref().map_or(4, |o| o.value);
+    let range = |default: f64| match &attrs.range {
+        Some(At { value: (low, high), .. }) => (quote!(#low), quote!(#high)),
+        None => (quote!(-#default), quote!(#default)),
+    };
+    let wide = ident == "f64";
+    let float = ident.clone();
+    if let Some(unit) = &attrs.unit {
+        attrs.only(&["unit", "signed", "order"], "a fraction")?;
+        let bits = unit.value;
+        return match &attrs.signed {
+            Some(signed) if bits < 2 => Err(Error::new(signed.span, "a fraction with a sign has at least 2 bits")),
+            Some(_) => Ok(Shape::Step { float, steps: quote!(signed_unit(#bits)), order }),
+            None => Ok(Shape::Step { float, steps: quote!(unit(#bits)), order }),
+        };
+    }
+    if let Some(fixed) = &attrs.fixed {
+        attrs.only(&["fixed", "range", "order"], "a fixed-point number")?;
+        let bits = fixed.value;
+        let (low, high) = range(2f64.powi(if wide { 30 } else { 22 }) / 2f64.powi(bits as i32));
+        let call = if wide { quote!(fixed_f64) } else { quote!(fixed_f32) };
+        return Ok(Shape::Step { float, steps: quote!(#call(#bits, (#low) as f64, (#high) as f64)), order });
+    }
+    if let Some(mm) = &attrs.mm {
+        attrs.only(&["mm", "range", "order"], "whole millimetres")?;
+        if let Some(range) = &attrs.range {
+            check_steps(ident, &At { value: syn::parse_quote_spanned!(mm.span=> 0.001), span: mm.span }, range)?;
+        }
+        let (low, high) = range(if wide { 2_000_000.0 } else { 8000.0 });
+        return Ok(Shape::Step { float, steps: quote!(#ident(0.001, (#low) as f64, (#high) as f64)), order });
+    }
     attrs.only(&["step", "range", "order"], "a float")?;
     match (&attrs.step, &attrs.range) {
         (Some(step), Some(range)) => {
             check_steps(ident, step, range)?;
             let (step, (low, high)) = (&step.value, &range.value);
-            let order = attrs.order.as_ref().map_or(4, |o| o.value);
-            Ok(Shape::Step { float: ident.clone(), step: quote!(#step), low: quote!(#low), high: quote!(#high), order })
+            Ok(Shape::Step { float, steps: quote!(#ident((#step) as f64, (#low) as f64, (#high) as f64)), order })
         }
         (Some(step), None) => Err(Error::new(step.span, "a step needs a range: `#[net(step = 0.01, range = -500.0..=500.0)]`")),
         (None, Some(range)) => Err(Error::new(range.span, "a float with a range needs a step: `step = 0.01`")),
         (None, None) => Err(Error::new(
             ident.span(),
-            "how exactly should this float travel? Write `#[net(step = 0.01, range = -500.0..=500.0)]`, `#[net(angle, bits = 10)]` or, for an f32, `#[net(exact)]`",
+            "how exactly should this float travel? Write `#[net(step = 0.01, range = -500.0..=500.0)]`, `#[net(mm)]`, `#[net(unit = 8)]`, `#[net(angle, bits = 10)]` or, for an f32, `#[net(exact)]`",
         )),
     }
 }
@@ -163,6 +210,68 @@ fn quat(elem: &Type, len: &Expr, attrs: &Attrs) -> Result<Shape> {
         Some(bits) => Err(Error::new(bits.span, "the parts of a rotation have 4 to 16 bits")),
         None => Err(Error::new(elem.span(), "a rotation needs `bits`: `#[net(quat, bits = 10)]`")),
     }
+}
+
+fn normal(elem: &Type, len: &Expr, attrs: &Attrs) -> Result<Shape> {
+    attrs.only(&["octahedral", "bits"], "a direction")?;
+    if last(elem).is_none_or(|i| i != "f32") || literal(len) != Some(3.0) {
+        return Err(Error::new(elem.span(), "a direction is `[f32; 3]`: x, y, z"));
+    }
+    match &attrs.bits {
+        Some(bits) if (4..=16).contains(&bits.value) => Ok(Shape::Normal { bits: bits.value }),
+        Some(bits) => Err(Error::new(bits.span, "the words of a direction have 4 to 16 bits")),
+        None => Err(Error::new(elem.span(), "a direction needs `bits`: `#[net(octahedral, bits = 10)]`")),
+    }
+}
+
+fn opaque(ty: &Type, attrs: &Attrs) -> Result<Shape> {
+    attrs.only(&["opaque", "max"], "an opaque value")?;
+    match &attrs.max {
+        Some(max) => Ok(Shape::Opaque { ty: ty.clone(), cap: max.value }),
+        None => Err(Error::new(ty.span(), "an opaque value needs the most bytes it may have: `#[net(opaque, max = 200)]`")),
+    }
+}
+
+/// The most items of a list, as `limits::LIST_ITEMS`.
+const LIST_ITEMS: u32 = 64;
+
+fn collection(ty: &Type, attrs: &Attrs) -> Result<Shape> {
+    let Some(max) = &attrs.max else {
+        return Err(Error::new(ty.span(), "a collection needs a bound: `#[net(max = 8)]`"));
+    };
+    let cap = max.value;
+    let types = arguments(ty);
+    let inner = Attrs { max: None, list: None, hold: None, ..attrs.clone() };
+    let is = |name: &str| last(ty).is_some_and(|ident| ident == name);
+    let is_bytes = is("Vec") && types.first().and_then(|item| last(item)).is_some_and(|item| item == "u8");
+    if is_bytes && attrs.only(&["max"], "bytes").is_ok() {
+        return Ok(Shape::Bytes { cap });
+    }
+    if cap > LIST_ITEMS {
+        return Err(Error::new(max.span, format!("a list has at most {LIST_ITEMS} items; use entities of their own for more")));
+    }
+    match types[..] {
+        [key, value] if is("BTreeMap") => {
+            let key = Box::new(Shape::of(key, &Attrs::default())?);
+            Ok(Shape::Map { key, value: Box::new(Shape::of(value, &inner)?), max: cap })
+        }
+        [item, ..] => {
+            let item = match item {
+                Type::Array(array) if is("SmallVec") => &*array.elem,
+                item => item,
+            };
+            Ok(Shape::List { ty: ty.clone(), item: Box::new(Shape::of(item, &inner)?), max: cap })
+        }
+        [] => Err(Error::new(ty.span(), "a list of what? Write its type with the one of its items: `Queue<Item>`")),
+    }
+}
+
+/// The types among the arguments of a generic type.
+fn arguments(ty: &Type) -> Vec<&Type> {
+    let Type::Path(path) = ty else { return Vec::new() };
+    let Some(PathArguments::AngleBracketed(args)) = path.path.segments.last().map(|s| &s.arguments) else { return Vec::new() };
+    let types = args.args.iter();
+    types.filter_map(|arg| if let GenericArgument::Type(ty) = arg { Some(ty) } else { None }).collect()
 }
 
 fn integer(ty: &Ident, attrs: &Attrs) -> Result<Shape> {

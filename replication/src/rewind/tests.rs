@@ -406,7 +406,7 @@ fn the_digest_sees_a_bit_a_swap_presence_and_kind_and_the_way_down_finds_them() 
     assert_eq!(gone, (300, None, text(""), text("a unit"), text("not there")));
     let named = found(&|s, e| s.world.get::<&mut Name>(e[5]).unwrap().0.push('x'));
     assert_eq!(named, (6, Some(text("name")), text("0"), text("\"unit 5\""), text("\"unit 5x\"")));
-    let scored = found(&|s, _| s.peer.resource::<Score>(&mut s.world).unwrap().log.push(3));
+    let scored = found(&|s, _| s.peer.step_resource::<Score>(&mut s.world).unwrap().log.push(3));
     assert_eq!(scored, (resources_name(Timeline::Session).0, Some(text("score")), text("log.len()"), text("0"), text("1")));
 }
 

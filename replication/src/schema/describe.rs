@@ -31,7 +31,9 @@ impl Schema {
         let orders = inner.orders.iter();
         let orders = orders.map(|o| SchemaEntry { name: format!("order {}", o.name), digest: o.layout.digest(&o.name) });
         let components = inner.components.iter().map(component);
-        components.chain(kinds).chain(messages).chain(orders).chain(input).chain(resources).collect()
+        let definitions = inner.definitions.iter();
+        let definitions = definitions.map(|d| SchemaEntry { name: format!("definition {}", d.name), digest: 0 });
+        components.chain(kinds).chain(messages).chain(orders).chain(input).chain(resources).chain(definitions).collect()
     }
 
     fn kind_digest(&self, kind: &KindEntry) -> u64 {
@@ -104,6 +106,9 @@ impl Schema {
         for o in &inner.orders {
             let _ = writeln!(out, "order `{}`: sealed by the host, at most {} bits", o.name, o.layout.worst_bits());
         }
+        for definition in &inner.definitions {
+            let _ = writeln!(out, "definition `{}`", definition.name);
+        }
         if let Some(input) = &inner.input {
             let _ = writeln!(out, "input `{}`: at most {} bits a tick", input.name, input.layout.worst_bits());
         }
@@ -136,6 +141,10 @@ pub(super) fn digest(inner: &Inner) -> u64 {
     if let Some(input) = &inner.input {
         hasher.update(b"input");
         hasher.update(&input.digest().to_le_bytes());
+    }
+    for definition in &inner.definitions {
+        hasher.update(b"definition ");
+        hasher.update(definition.name.as_bytes());
     }
     for kept in inner.kept.iter().filter(|k| k.only) {
         hasher.update(if kept.first.is_some() { &b"resource "[..] } else { b"checkpoint " });

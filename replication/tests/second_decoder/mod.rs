@@ -35,6 +35,7 @@ pub enum Code {
     Float,
     Quat { bits: u32 },
     Text { cap: u32 },
+    Bytes { cap: u32 },
     Entity,
     Maybe { fields: u32 },
 }

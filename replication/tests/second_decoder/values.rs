@@ -18,7 +18,7 @@ impl Code {
         match self {
             Code::Wide | Code::Entity => 2,
             Code::Quat { .. } => 4,
-            Code::Text { cap } => 1 + (cap as usize).div_ceil(4),
+            Code::Text { cap } | Code::Bytes { cap } => 1 + (cap as usize).div_ceil(4),
             _ => 1,
         }
     }
@@ -131,19 +131,20 @@ fn read_absolute(bits: &mut Bits<'_>, code: Code, out: &mut Vec<u32>) -> Result<
             check_quat(words, width)?;
             out.extend(words);
         }
-        Code::Text { cap } => read_text(bits, cap, out)?,
+        Code::Text { cap } => read_bytes(bits, cap, true, out)?,
+        Code::Bytes { cap } => read_bytes(bits, cap, false, out)?,
         Code::Maybe { .. } => unreachable!("read_value reads those"),
     }
     Ok(())
 }
 
-fn read_text(bits: &mut Bits<'_>, cap: u32, out: &mut Vec<u32>) -> Result<(), Fault> {
+fn read_bytes(bits: &mut Bits<'_>, cap: u32, is_text: bool, out: &mut Vec<u32>) -> Result<(), Fault> {
     let length = within(bits.number(bits_for(cap))? as i64, cap)?;
     let mut bytes = Vec::new();
     for _ in 0..length {
         bytes.push(bits.number(8)? as u8);
     }
-    if std::str::from_utf8(&bytes).is_err() {
+    if is_text && std::str::from_utf8(&bytes).is_err() {
         return Err(Fault::Malformed("a text that is no UTF-8"));
     }
     bytes.resize((cap as usize).div_ceil(4) * 4, 0);

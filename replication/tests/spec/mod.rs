@@ -80,7 +80,7 @@ fn absolute(code: FieldCode, r: &mut Bits) -> Vec<u32> {
         FieldCode::Choice { count } => vec![r.number(b(count - 1)) as u32],
         FieldCode::Float => vec![r.number(32) as u32],
         FieldCode::Quat { bits } => vec![2, bits, bits, bits].into_iter().map(|n| r.number(n) as u32).collect(),
-        FieldCode::Text { cap } => {
+        FieldCode::Text { cap } | FieldCode::Bytes { cap } => {
             let len = r.number(b(cap)) as usize;
             let mut bytes: Vec<u8> = (0..len).map(|_| r.number(8) as u8).collect();
             bytes.resize((cap as usize).div_ceil(4) * 4, 0);
