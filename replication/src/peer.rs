@@ -372,7 +372,7 @@ impl Peer {
         })
     }
 
-    /// The game's reliable messages to a peer that wait to be handed over, and how many may. `None` if there is no link to it.
+    /// The game's ordered messages to a peer that wait to be handed over, and how many may. `None` if there is no link to it.
     #[must_use]
     pub fn backlog(&self, peer: PeerId) -> Option<Backlog> {
         self.link_to(peer).map(Link::backlog)

@@ -8,7 +8,7 @@ use crate::layout::{Layout, LayoutBuilder};
 use crate::peer_id::PeerId;
 use crate::policy::{Absent, Policy, Timeline};
 use crate::presence;
-use crate::replicate::{Replicate, Restorer};
+use crate::replicate::Replicate;
 use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, KeptEntry};
 use hecs::{Archetype, Component, Entity, EntityBuilder, World};
@@ -19,10 +19,12 @@ use tidelock_netcore::limits;
 
 mod checks;
 mod describe;
+mod messages;
 mod mistakes;
 mod options;
 
 use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
+pub(crate) use messages::{MessageEntry, Promise};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 
@@ -71,29 +73,6 @@ impl KindEntry {
     /// Does a guest that owns one of its entities run its steps, though the host decides?
     pub(crate) fn is_predicted(&self) -> bool {
         predicts(&*self.policy)
-    }
-}
-
-/// A message's or an order's entry.
-pub(crate) struct MessageEntry {
-    pub(crate) name: String,
-    pub(crate) type_id: TypeId,
-    pub(crate) layout: Layout,
-    pub(crate) reliable: bool,
-    /// Can the words be a message at all, once every entity that they name is here?
-    pub(crate) is_complete: fn(&[u32]) -> bool,
-}
-
-impl MessageEntry {
-    fn new<M: Replicate>(sort: &'static str, name: &str, reliable: bool) -> Result<Self, SchemaMistake> {
-        let name = name.to_owned();
-        match Layout::of::<M>() {
-            Ok(layout) => {
-                let is_complete = |words: &[u32]| M::restore(&mut Restorer::new(words, &|_| Some(Entity::DANGLING))).is_ok();
-                Ok(Self { name, type_id: TypeId::of::<M>(), layout, reliable, is_complete })
-            }
-            Err(error) => Err(SchemaMistake::Layout { sort, name, error }),
-        }
     }
 }
 
@@ -408,33 +387,12 @@ impl SchemaBuilder {
         self
     }
 
-    /// Registers a message that arrives exactly once and in order. Its fields are coded like a component's; it waits at the
-    /// receiver until the entities it names are there.
-    #[must_use]
-    pub fn message<M: Replicate>(self, name: &str) -> Self {
-        self.message_form::<M>(name, true)
-    }
-
-    /// Registers a message that may be lost or overtaken.
-    #[must_use]
-    pub fn unreliable_message<M: Replicate>(self, name: &str) -> Self {
-        self.message_form::<M>(name, false)
-    }
-
-    fn message_form<M: Replicate>(mut self, name: &str, reliable: bool) -> Self {
-        match MessageEntry::new::<M>("message", name, reliable) {
-            Ok(entry) => self.messages.push(entry),
-            Err(mistake) => self.mistakes.push(mistake),
-        }
-        self
-    }
-
     /// Registers an order: what a player wants, given with [`Peer::order`](crate::Peer::order) and taken by every peer in the same
     /// tick of lockstep with [`Step::orders`](crate::Step::orders). Its fields are coded like a message's. Without a kind of
     /// [`Lockstep`](crate::policy::Lockstep) there are no steps of lockstep, and only the session's own meet it.
     #[must_use]
     pub fn order<O: Replicate>(mut self, name: &str) -> Self {
-        match MessageEntry::new::<O>("order", name, true) {
+        match MessageEntry::new::<O>("order", name, Promise::Ordered) {
             Ok(entry) => self.orders.push(entry),
             Err(mistake) => self.mistakes.push(mistake),
         }

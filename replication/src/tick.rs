@@ -15,6 +15,7 @@ use crate::entities::NO_ROW;
 use crate::error::UsageError;
 use crate::incoming::Reception;
 use crate::link::Link;
+use crate::messages::Way;
 use crate::news::News;
 use crate::outgoing::{Assembler, Body, Builder, Draft};
 use crate::peer::{Peer, Role};
@@ -192,7 +193,7 @@ impl Peer {
                 let sent = link.subscriber.next_number().saturating_sub(1);
                 link.incoming.receive(&self.schema, kind, &mut r, sent, tick)
             }
-            Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
+            Ok(PacketKind::Message) => return self.take_message(world, id, bytes, Way::Datagram),
             Ok(kind @ (PacketKind::Input | PacketKind::Frames)) => {
                 let taken =
                     if kind == PacketKind::Input { self.take_inputs(index, &mut r) } else { self.take_frames(index, &mut r) };

@@ -20,7 +20,7 @@ impl Schema {
         let component = |c: &ComponentEntry| SchemaEntry { name: format!("component {}", c.name), digest: c.digest };
         let message = |m: &MessageEntry| SchemaEntry {
             name: format!("message {}", m.name),
-            digest: m.layout.digest(&m.name) ^ u64::from(m.reliable),
+            digest: m.layout.digest(&m.name) ^ m.promise as u64,
         };
         let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
         let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
@@ -98,8 +98,7 @@ impl Schema {
             let _ = writeln!(out, "resource `{}`: checkpointed, {:?} timeline", resource.name, resource.line);
         }
         for m in &inner.messages {
-            let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
-            let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
+            let _ = writeln!(out, "message `{}`: {}, at most {} bits", m.name, m.promise.words(), m.layout.worst_bits());
         }
         for o in &inner.orders {
             let _ = writeln!(out, "order `{}`: sealed by the host, at most {} bits", o.name, o.layout.worst_bits());
@@ -127,7 +126,7 @@ pub(super) fn digest(inner: &Inner) -> u64 {
     }
     for m in &inner.messages {
         hasher.update(&m.layout.digest(&m.name).to_le_bytes());
-        hasher.update(&[u8::from(m.reliable)]);
+        hasher.update(&[m.promise as u8]);
     }
     for o in &inner.orders {
         hasher.update(b"order ");

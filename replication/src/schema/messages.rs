@@ -1,0 +1,97 @@
+//! Messages in the schema: what each is promised on its way, and how they are registered.
+
+use super::{SchemaBuilder, SchemaMistake};
+use crate::layout::Layout;
+use crate::replicate::{Replicate, Restorer};
+use hecs::Entity;
+use std::any::TypeId;
+
+/// What a message is promised on its way. The number stands in the digest of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// May be lost, doubled or overtaken.
+    Unreliable = 0,
+    /// Exactly once, in the order in which its sender sent it.
+    Ordered = 1,
+    /// Exactly once, each as soon as it can.
+    Unordered = 2,
+    /// May be lost; what is older than the newest that came is not told.
+    Sequenced = 3,
+}
+
+impl Promise {
+    /// Does it travel as a datagram of its own?
+    pub(crate) fn is_loose(self) -> bool {
+        matches!(self, Self::Unreliable | Self::Sequenced)
+    }
+
+    /// For [`Schema::explain`](crate::Schema::explain).
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Unreliable => "unreliable",
+            Self::Ordered => "reliable, ordered",
+            Self::Unordered => "reliable, unordered",
+            Self::Sequenced => "unreliable, sequenced",
+        }
+    }
+}
+
+/// A message's or an order's entry.
+pub(crate) struct MessageEntry {
+    pub(crate) name: String,
+    pub(crate) type_id: TypeId,
+    pub(crate) layout: Layout,
+    pub(crate) promise: Promise,
+    /// Can the words be a message at all, once every entity that they name is here?
+    pub(crate) is_complete: fn(&[u32]) -> bool,
+}
+
+impl MessageEntry {
+    pub(super) fn new<M: Replicate>(sort: &'static str, name: &str, promise: Promise) -> Result<Self, SchemaMistake> {
+        let name = name.to_owned();
+        match Layout::of::<M>() {
+            Ok(layout) => {
+                let is_complete = |words: &[u32]| M::restore(&mut Restorer::new(words, &|_| Some(Entity::DANGLING))).is_ok();
+                Ok(Self { name, type_id: TypeId::of::<M>(), layout, promise, is_complete })
+            }
+            Err(error) => Err(SchemaMistake::Layout { sort, name, error }),
+        }
+    }
+}
+
+impl SchemaBuilder {
+    /// Registers a message that arrives exactly once and in order. Its fields are coded like a component's; it waits at the
+    /// receiver until the entities it names are there.
+    #[must_use]
+    pub fn message<M: Replicate>(self, name: &str) -> Self {
+        self.message_form::<M>(name, Promise::Ordered)
+    }
+
+    /// Registers a message that arrives exactly once, but not in order: one that was lost and has to be sent again holds up no
+    /// other, where the transport can do that ([`Lane::UNORDERED`](crate::netcore::transport::Lane::UNORDERED)).
+    #[must_use]
+    pub fn unordered_message<M: Replicate>(self, name: &str) -> Self {
+        self.message_form::<M>(name, Promise::Unordered)
+    }
+
+    /// Registers a message that may be lost, doubled or overtaken.
+    #[must_use]
+    pub fn unreliable_message<M: Replicate>(self, name: &str) -> Self {
+        self.message_form::<M>(name, Promise::Unreliable)
+    }
+
+    /// Registers a message that may be lost, and that only the newest counts of: what was overtaken by a newer one of its type and
+    /// sender is dropped, and none comes twice.
+    #[must_use]
+    pub fn sequenced_message<M: Replicate>(self, name: &str) -> Self {
+        self.message_form::<M>(name, Promise::Sequenced)
+    }
+
+    fn message_form<M: Replicate>(mut self, name: &str, promise: Promise) -> Self {
+        match MessageEntry::new::<M>("message", name, promise) {
+            Ok(entry) => self.messages.push(entry),
+            Err(mistake) => self.mistakes.push(mistake),
+        }
+        self
+    }
+}
