@@ -83,6 +83,12 @@ pub const LEASE: u64 = 1 << 16;
 /// Bytes of messages of one sender that came and were not fetched, overheads counted: four times what its own lane may hold, so
 /// that whatever a repaired loss sets free at once has room. Beyond, the oldest is dropped and counted.
 pub const MAILBOX_BYTES: usize = 4 << 20;
+/// Events that one peer was sent and has not acknowledged. Beyond, one is refused at the call.
+pub const EVENTS_IN_FLIGHT: usize = 1024;
+/// Bits of the largest event: it must fit any packet of state together with its headers.
+pub const EVENT_BITS: usize = 7_000;
+/// Ticks that the tick of a timed event may be ahead of the session.
+pub const EVENT_AHEAD: u64 = 1 << 14;
 /// Messages of one type that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
 pub const WAITING_MESSAGES: usize = 256;
 /// How long a message waits for an entity that it names.

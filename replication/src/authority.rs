@@ -427,7 +427,7 @@ impl Peer {
         }
         self.roster.remove(&peer);
         self.names.end(peer);
-        self.mailbox.forget(peer);
+        self.mailbox.forget(peer, &self.schema);
         let (code, text) = reason.to_wire();
         for other in &mut self.links {
             // a peer that cannot take it is found out at the next send

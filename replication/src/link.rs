@@ -5,7 +5,7 @@ use crate::forks::LinkForks;
 use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
-use crate::messages::Sequences;
+use crate::messages::{EventsOut, Sequences};
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::requests::Throttle;
@@ -81,6 +81,7 @@ pub(crate) struct Link {
     overfull: bool,
     pub(crate) blobs: Blobs,
     pub(crate) sequences: Sequences,
+    pub(crate) events: EventsOut,
     /// The round of the digest that this peer was sent and has not answered (host only).
     pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
@@ -216,6 +217,7 @@ impl Link {
             overfull: false,
             blobs: Blobs::default(),
             sequences: Sequences::new(schema, first),
+            events: EventsOut::new(first),
             compared: None,
             refusals: VecDeque::new(),
             claims: Throttle::default(),
@@ -266,6 +268,11 @@ impl Link {
     /// Queues the first frame. A peer without room for it is too slow, and is removed at the next send.
     pub(crate) fn post_first_frame(&mut self, bytes: &[u8]) {
         self.overfull |= !self.post(Lane::CONTROL, bytes);
+    }
+
+    /// A peer that does not take what it must get is too slow, and is removed at the next send.
+    pub(crate) fn give_up(&mut self) {
+        self.overfull = true;
     }
 
     /// Was nothing heard for longer than `limit`?

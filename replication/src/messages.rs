@@ -4,12 +4,17 @@
 //! ```text
 //! ordered (a message of Lane 1), unordered (of Lane 3): 8 bits of index, then the fields, absolute
 //! unreliable (a datagram): 2 bits of kind = 1, 8 bits of index, then the fields, absolute
+//! an event (in a packet of state): see `events`
 //! sequenced (a datagram): 2 bits of kind = 1, 8 bits of index, 32 bits of number, then the fields, absolute
 //! ```
 
+mod events;
 mod mailbox;
+mod ride;
 
+pub(crate) use events::{Event as Rider, EventsIn, EventsOut};
 pub(crate) use mailbox::Mailbox;
+pub use ride::Event;
 
 use crate::entities::name_in;
 use crate::error::UsageError;
@@ -26,6 +31,7 @@ use std::any::TypeId;
 use tidelock_netcore::bits::{BitReader, BitWriter};
 use tidelock_netcore::error::{DisconnectReason, PeerError};
 use tidelock_netcore::packet::PacketKind;
+use tidelock_netcore::tick::Tick;
 use tidelock_netcore::transport::{Lane, LinkId};
 
 /// To whom a message goes.
@@ -108,7 +114,7 @@ impl Promise {
         match self {
             Self::Ordered => Some(Lane::RELIABLE),
             Self::Unordered => Some(Lane::UNORDERED),
-            Self::Unreliable | Self::Sequenced => None,
+            Self::Unreliable | Self::Sequenced | Self::Event | Self::SharedEvent => None,
         }
     }
 }
@@ -134,7 +140,7 @@ fn encode(entry: &MessageEntry, index: usize, number: Option<u32>, words: &[u32]
 }
 
 impl Peer {
-    /// Sends a message. A guest's go to the host.
+    /// Sends a message, in the way that the schema says. A guest's go to the host, and shared events to all if it wants.
     ///
     /// A guest that does not see an entity is not told its name: where a field names one that it must not know, it gets none, and if
     /// the field cannot be without, it does not get the message (counted in
@@ -145,22 +151,41 @@ impl Peer {
     /// [`UsageError::NoSuchPeer`], [`UsageError::NotNetworked`] for a [`To::Seeing`] of no networked entity,
     /// [`UsageError::NoRelevance`] for a [`To::Room`] without rooms, [`UsageError::Message`] for values that cannot travel,
     /// [`UsageError::NamesNobody`] if a field needs an entity and names one that is not networked or gone,
-    /// [`UsageError::Backlog`] when a peer's queue is full: then nothing was sent to that peer or any after it.
+    /// [`UsageError::Backlog`] when a peer's queue is full, or has too many events on their way: then nothing was sent to that peer or any after it.
     pub fn send_message<M: Replicate>(&mut self, world: &World, to: To<'_>, message: &M) -> Result<(), UsageError> {
         let index = self.message_index::<M>()?;
         let words = self.message_words(world, index, message)?;
+        self.send_words(world, to, index, &words, None)
+    }
+
+    /// Sends a message to each of those that it goes to; `due`: the tick at which it goes off.
+    fn send_words(
+        &mut self,
+        world: &World,
+        to: To<'_>,
+        index: usize,
+        words: &[u32],
+        due: Option<Tick>,
+    ) -> Result<(), UsageError> {
+        let promise = self.schema.messages[index].promise;
+        if promise.is_shared() && to == To::All && !self.is_host() && !self.links.is_empty() {
+            return self.post_event(0, index, words, due, Some(PeerId::HOST));
+        }
         let targets = self.targets(world, to)?;
         let mut masked = Vec::new();
         for at in targets {
-            let words = match self.hide_names(world, at, index, &words, &mut masked) {
-                Seen::All => &words,
+            let words = match self.hide_names(world, at, index, words, &mut masked) {
+                Seen::All => words,
                 Seen::Part => &masked,
                 Seen::Nothing => {
                     self.links[at].counters.unseen_messages += 1;
                     continue;
                 }
             };
-            self.post_message(at, index, words)?;
+            match promise.is_event() {
+                true => self.post_event(at, index, words, due, None)?,
+                false => self.post_message(at, index, words)?,
+            }
         }
         Ok(())
     }
@@ -272,7 +297,7 @@ impl Peer {
             return Ok(());
         }
         let from = link.peer;
-        self.put_in_box(message, Waiting { from, at: self.time.now, words });
+        self.put_in_box(message, Waiting::new(from, self.time.now, words));
         Ok(())
     }
 

@@ -12,14 +12,21 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
 
 pub(crate) struct Waiting {
     pub(super) from: PeerId,
     pub(super) at: Duration,
     pub(super) words: Vec<u32>,
+    /// The tick at which it goes off.
+    pub(super) due: Option<Tick>,
 }
 
 impl Waiting {
+    pub(super) fn new(from: PeerId, at: Duration, words: Vec<u32>) -> Self {
+        Self { from, at, words, due: None }
+    }
+
     /// The bytes that it counts for.
     fn cost(&self) -> usize {
         size_of::<Self>() + self.words.len() * size_of::<u32>()
@@ -54,10 +61,16 @@ impl Mailbox {
         self.dead.contains(&net)
     }
 
-    /// A peer has left: what it said and was not fetched goes with it.
-    pub(crate) fn forget(&mut self, peer: PeerId) {
-        self.waiting.iter_mut().for_each(|q| q.retain(|w| w.from != peer));
+    /// A peer has left: what it said and was not fetched goes with it, but for its events: others may have them, and they go off
+    /// everywhere.
+    pub(crate) fn forget(&mut self, peer: PeerId, schema: &Inner) {
+        let said = self.waiting.iter_mut().zip(&schema.messages).filter(|(_, entry)| !entry.promise.is_event());
+        said.for_each(|(q, _)| q.retain(|w| w.from != peer));
+        let left: usize = self.waiting.iter().flatten().filter(|w| w.from == peer).map(Waiting::cost).sum();
         self.held.remove(&peer);
+        if left > 0 {
+            self.held.insert(peer, left);
+        }
     }
 
     fn push(&mut self, message: usize, waiting: Waiting) {
@@ -76,12 +89,22 @@ impl Mailbox {
     }
 
     /// Takes out the messages of one type that can be read now, in order. One that names an entity which is not here holds back
-    /// those that came after it from the same sender, if they are `ordered`.
-    pub(super) fn fetch<M: Replicate>(&mut self, message: usize, ordered: bool, entities: &Entities) -> Vec<(Waiting, M)> {
+    /// those that came after it from the same sender, if they are `ordered`. Those that go off after the tick `now` stay.
+    pub(super) fn fetch<M: Replicate>(
+        &mut self,
+        message: usize,
+        ordered: bool,
+        now: Tick,
+        entities: &Entities,
+    ) -> Vec<(Waiting, M)> {
         let mut out = Vec::new();
         let mut blocked: Vec<PeerId> = Vec::new();
         let mut left = VecDeque::new();
         for w in std::mem::take(&mut self.waiting[message]) {
+            if w.due.is_some_and(|due| due > now) {
+                left.push_back(w);
+                continue;
+            }
             let read = if blocked.contains(&w.from) {
                 None
             } else {
@@ -108,6 +131,9 @@ impl Mailbox {
 fn let_go(held: &mut FxHashMap<PeerId, usize>, waiting: &Waiting) {
     if let Some(bytes) = held.get_mut(&waiting.from) {
         *bytes -= waiting.cost();
+        if *bytes == 0 {
+            held.remove(&waiting.from);
+        }
     }
 }
 
@@ -120,7 +146,7 @@ impl Peer {
     pub fn messages<M: Replicate>(&mut self) -> Result<Vec<(PeerId, M)>, UsageError> {
         let index = self.message_index::<M>()?;
         let ordered = self.schema.messages[index].promise != Promise::Unordered;
-        let taken = self.mailbox.fetch::<M>(index, ordered, &self.entities);
+        let taken = self.mailbox.fetch::<M>(index, ordered, self.time.tick, &self.entities);
         Ok(taken.into_iter().map(|(waiting, message)| (waiting.from, message)).collect())
     }
 
@@ -140,7 +166,7 @@ impl Peer {
     /// Drops messages whose entities did not come in time, or are known to be gone, and the oldest of those that wait if a sender
     /// has too many.
     pub(crate) fn resolve_messages(&mut self) {
-        let now = self.time.now;
+        let (now, tick) = (self.time.now, self.time.tick);
         for index in 0..self.mailbox.waiting.len() {
             let layout = &self.schema.messages[index].layout;
             if !layout.has_entities() {
@@ -158,7 +184,8 @@ impl Peer {
                 }
                 let count = waiting.entry(w.from).or_default();
                 *count += 1;
-                let hopeless = now > w.at + limits::WAITING_TIME || names.any(|n| dead.contains(&n));
+                let early = w.due.is_some_and(|due| due > tick);
+                let hopeless = !early && now > w.at + limits::WAITING_TIME || names.any(|n| dead.contains(&n));
                 if hopeless || *count > limits::WAITING_MESSAGES {
                     dropped.push((i, w.from));
                 }

@@ -5,6 +5,7 @@ use crate::layout::Layout;
 use crate::replicate::{Replicate, Restorer};
 use hecs::Entity;
 use std::any::TypeId;
+use tidelock_netcore::limits;
 
 /// What a message is promised on its way. The number stands in the digest of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +18,21 @@ pub(crate) enum Promise {
     Unordered = 2,
     /// May be lost; what is older than the newest that came is not told.
     Sequenced = 3,
+    /// Exactly once and in order, in packets of state.
+    Event = 4,
+    /// The same, and a guest's goes on to the other guests if it wants.
+    SharedEvent = 5,
 }
 
 impl Promise {
     /// Does it travel as a datagram of its own?
     pub(crate) fn is_loose(self) -> bool {
         matches!(self, Self::Unreliable | Self::Sequenced)
+    }
+
+    /// Does it ride along with state?
+    pub(crate) fn is_event(self) -> bool {
+        matches!(self, Self::Event | Self::SharedEvent)
     }
 
     /// For [`Schema::explain`](crate::Schema::explain).
@@ -32,6 +42,8 @@ impl Promise {
             Self::Ordered => "reliable, ordered",
             Self::Unordered => "reliable, unordered",
             Self::Sequenced => "unreliable, sequenced",
+            Self::Event => "event",
+            Self::SharedEvent => "event, handed on to all",
         }
     }
 }
@@ -87,8 +99,28 @@ impl SchemaBuilder {
         self.message_form::<M>(name, Promise::Sequenced)
     }
 
+    /// Registers an event: a message that rides along with state instead of travelling by itself, exactly once and in order for each
+    /// sender, and sent again only when the packet that carried it is lost. It is sent like any other message, or for a tick with
+    /// [`Peer::send_event_at`](crate::Peer::send_event_at), and told by [`Peer::events`](crate::Peer::events). At most
+    /// [`limits::EVENT_BITS`] long.
+    #[must_use]
+    pub fn event<E: Replicate>(self, name: &str) -> Self {
+        self.message_form::<E>(name, Promise::Event)
+    }
+
+    /// The same, and a guest can send it to [`To::All`](crate::To::All): the host, which is told it too, hands it on to the other
+    /// guests as that guest's. Nobody checks what it says before it is handed on.
+    #[must_use]
+    pub fn shared_event<E: Replicate>(self, name: &str) -> Self {
+        self.message_form::<E>(name, Promise::SharedEvent)
+    }
+
     fn message_form<M: Replicate>(mut self, name: &str, promise: Promise) -> Self {
         match MessageEntry::new::<M>("message", name, promise) {
+            Ok(entry) if promise.is_event() && entry.layout.worst_bits() > limits::EVENT_BITS => {
+                let (bits, max) = (entry.layout.worst_bits(), limits::EVENT_BITS);
+                self.mistakes.push(SchemaMistake::TooLarge { sort: "event", name: name.to_owned(), bits, max });
+            }
             Ok(entry) => self.messages.push(entry),
             Err(mistake) => self.mistakes.push(mistake),
         }

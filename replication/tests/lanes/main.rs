@@ -1,5 +1,6 @@
 //! Messages of the game, over the emulator: lanes, addresses, events, requests, large ones.
 
+mod events;
 mod promises;
 
 use std::time::Duration;
@@ -26,4 +27,9 @@ fn table(seed: u64, schema: &Schema, config: &Config, guests: usize, weather: Co
 fn foul() -> Conditions {
     let (latency, jitter) = (Duration::from_millis(40), Duration::from_millis(10));
     Conditions { latency, jitter, loss: 0.2, duplicate: 0.1, reorder: 0.2, ..Conditions::default() }
+}
+
+/// So many seeds, or as many as the environment's `SEEDS` says.
+fn seeds(usual: u64) -> std::ops::RangeInclusive<u64> {
+    1..=std::env::var("SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
