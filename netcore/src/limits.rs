@@ -89,6 +89,10 @@ pub const EVENTS_IN_FLIGHT: usize = 1024;
 pub const EVENT_BITS: usize = 7_000;
 /// Ticks that the tick of a timed event may be ahead of the session.
 pub const EVENT_AHEAD: u64 = 1 << 14;
+/// Requests to one peer that have no outcome yet; and how many of one peer wait for an answer. Beyond, the oldest is given up there.
+pub const REQUESTS: usize = 256;
+/// How long a request waits for its reply, unless its caller says otherwise.
+pub const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Messages of one type that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
 pub const WAITING_MESSAGES: usize = 256;
 /// How long a message waits for an entity that it names.

@@ -4,14 +4,19 @@
 //! ```text
 //! ordered (a message of Lane 1), unordered (of Lane 3): 8 bits of index, then the fields, absolute
 //! unreliable (a datagram): 2 bits of kind = 1, 8 bits of index, then the fields, absolute
+//! a request (of Lane 1): 8 bits of index, 32 bits of number, then the fields, absolute
+//! a reply (of Lane 1): 8 bits of index, the 32 bits of the request's number, 1 bit: is it answered? Then the fields, absolute
 //! an event (in a packet of state): see `events`
 //! sequenced (a datagram): 2 bits of kind = 1, 8 bits of index, 32 bits of number, then the fields, absolute
 //! ```
 
+mod ask;
 mod events;
 mod mailbox;
 mod ride;
 
+pub(crate) use ask::Asking;
+pub use ask::{Request, RequestFailure, RequestId};
 pub(crate) use events::{Event as Rider, EventsIn, EventsOut};
 pub(crate) use mailbox::Mailbox;
 pub use ride::Event;
@@ -112,7 +117,7 @@ impl Way {
 impl Promise {
     fn lane(self) -> Option<Lane> {
         match self {
-            Self::Ordered => Some(Lane::RELIABLE),
+            Self::Ordered | Self::Request | Self::Reply => Some(Lane::RELIABLE),
             Self::Unordered => Some(Lane::UNORDERED),
             Self::Unreliable | Self::Sequenced | Self::Event | Self::SharedEvent => None,
         }
@@ -123,10 +128,11 @@ impl Promise {
 struct Read {
     message: usize,
     number: Option<u32>,
-    words: Vec<u32>,
+    /// `None` for a request that is refused.
+    words: Option<Vec<u32>>,
 }
 
-fn encode(entry: &MessageEntry, index: usize, number: Option<u32>, words: &[u32]) -> Vec<u8> {
+fn encode(entry: &MessageEntry, index: usize, number: Option<u32>, words: Option<&[u32]>) -> Vec<u8> {
     let mut w = BitWriter::new();
     if entry.promise.is_loose() {
         PacketKind::Message.write(&mut w);
@@ -135,7 +141,12 @@ fn encode(entry: &MessageEntry, index: usize, number: Option<u32>, words: &[u32]
     if let Some(number) = number {
         w.put(u64::from(number), 32);
     }
-    entry.layout.write(words, None, 0, &mut w);
+    if entry.promise == Promise::Reply {
+        w.flag(words.is_some());
+    }
+    if let Some(words) = words {
+        entry.layout.write(words, None, 0, &mut w);
+    }
     w.to_bytes()
 }
 
@@ -147,13 +158,16 @@ impl Peer {
     /// [`LinkCounters::unseen_messages`](crate::LinkCounters::unseen_messages)).
     ///
     /// # Errors
-    /// [`UsageError::NotInSchema`], [`UsageError::NotInSession`], [`UsageError::NotAllowed`] for a guest that addresses others,
+    /// [`UsageError::NotInSchema`], [`UsageError::NotInSession`], [`UsageError::NotAllowed`] for a request, and for a guest that addresses others,
     /// [`UsageError::NoSuchPeer`], [`UsageError::NotNetworked`] for a [`To::Seeing`] of no networked entity,
     /// [`UsageError::NoRelevance`] for a [`To::Room`] without rooms, [`UsageError::Message`] for values that cannot travel,
     /// [`UsageError::NamesNobody`] if a field needs an entity and names one that is not networked or gone,
     /// [`UsageError::Backlog`] when a peer's queue is full, or has too many events on their way: then nothing was sent to that peer or any after it.
     pub fn send_message<M: Replicate>(&mut self, world: &World, to: To<'_>, message: &M) -> Result<(), UsageError> {
         let index = self.message_index::<M>()?;
+        if self.schema.messages[index].promise == Promise::Request {
+            return Err(UsageError::NotAllowed("send a request as a message: use `request`"));
+        }
         let words = self.message_words(world, index, message)?;
         self.send_words(world, to, index, &words, None)
     }
@@ -260,12 +274,12 @@ impl Peer {
         let link = &mut self.links[at];
         let entry = &self.schema.messages[message];
         if let Some(lane) = entry.promise.lane() {
-            let taken = link.post(lane, &encode(entry, message, None, words));
+            let taken = link.post(lane, &encode(entry, message, None, Some(words)));
             return if taken { Ok(()) } else { Err(UsageError::Backlog) };
         }
         let number = (entry.promise == Promise::Sequenced).then(|| link.sequences.take_next(message));
         if let Some(transport) = &mut self.transport {
-            let bytes = encode(entry, message, number, words);
+            let bytes = encode(entry, message, number, Some(words));
             link.send_loose(&mut **transport, self.time.now, interval, &bytes);
         }
         Ok(())
@@ -292,12 +306,15 @@ impl Peer {
         let Read { message, number, words } = self.read_message(bytes, way)?;
         let link = &mut self.links[index];
         link.last_heard = self.time.now;
-        if number.is_some_and(|number| !link.sequences.is_newest(message, number)) {
-            link.counters.overtaken_messages += 1;
-            return Ok(());
+        let number = number.unwrap_or_default();
+        let refused = words.is_none();
+        let waiting = Waiting { number, ..Waiting::new(link.peer, self.time.now, words.unwrap_or_default()) };
+        match self.schema.messages[message].promise {
+            Promise::Sequenced if !link.sequences.is_newest(message, number) => link.counters.overtaken_messages += 1,
+            Promise::Request => return self.take_request(message, waiting),
+            Promise::Reply => return self.take_reply(message, refused, waiting),
+            _ => self.put_in_box(message, waiting),
         }
-        let from = link.peer;
-        self.put_in_box(message, Waiting::new(from, self.time.now, words));
         Ok(())
     }
 
@@ -310,10 +327,16 @@ impl Peer {
         let message = r.get(8).map_err(malformed)? as usize;
         let entry = self.schema.messages.get(message).filter(|m| way.is_of(m.promise));
         let entry = entry.ok_or(PeerError::OutOfOrder("a message of an unknown number"))?;
-        let sequenced = entry.promise == Promise::Sequenced;
+        let sequenced = matches!(entry.promise, Promise::Sequenced | Promise::Request | Promise::Reply);
         let number = if sequenced { Some(r.get(32).map_err(malformed)? as u32) } else { None };
-        let mut words = vec![0; entry.layout.words()];
-        entry.layout.read(None, 0, &mut r, &mut words).map_err(malformed)?;
+        let answered = entry.promise != Promise::Reply || r.flag().map_err(malformed)?;
+        let words = if answered {
+            let mut words = vec![0; entry.layout.words()];
+            entry.layout.read(None, 0, &mut r, &mut words).map_err(malformed)?;
+            Some(words)
+        } else {
+            None
+        };
         r.finish().map_err(malformed)?;
         Ok(Read { message, number, words })
     }

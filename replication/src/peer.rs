@@ -12,7 +12,7 @@ use crate::frames::Frames;
 use crate::input::Inputs;
 use crate::lag::Captures;
 use crate::link::{Backlog, Link, LinkCounters};
-use crate::messages::Mailbox;
+use crate::messages::{Asking, Mailbox};
 use crate::netid::NetId;
 use crate::news::{News, Newsstand};
 use crate::outgoing::{BitCache, Draft, Scratch};
@@ -72,6 +72,7 @@ pub struct Peer {
     pub(crate) order: Vec<(Tick, u64, u32)>,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
+    pub(crate) asking: Asking,
     pub(crate) pace: Pace,
     pub(crate) time: Ticks,
     pub(crate) inputs: Option<Box<Inputs>>,
@@ -250,6 +251,7 @@ impl Peer {
             order: Vec::new(),
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
+            asking: Asking::default(),
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
             frames: Frames::new(&schema, &config, host)?,

@@ -24,7 +24,7 @@ mod mistakes;
 mod options;
 
 use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
-pub(crate) use messages::{MessageEntry, Promise};
+pub(crate) use messages::{MessageEntry, Promise, ReplyOf};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 

@@ -77,6 +77,7 @@ impl Peer {
             self.tell_forks();
         }
         self.resolve_messages();
+        self.settle_requests();
         self.settle_claims();
         self.settle_pace();
         self.settle_forks(world);
@@ -442,7 +443,7 @@ impl Peer {
             };
             let stamp = link.next_stamp(clock, now);
             let mut header = link.header(tick, known, send_tick, Some(base), stamp);
-            let Draft { body, packet, bytes, section } = &mut self.draft;
+            let Draft { body, packet, section, .. } = &mut self.draft;
             let riders = link.events.draft(schema, host, tick, limit * 4, section);
             header.events = !riders.is_empty();
             packet.clear();
@@ -459,12 +460,8 @@ impl Peer {
             header.complete = link.complete(known, send_tick);
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
-            packet.append(body, 0, body.len());
-            packet.append(section, 0, section.len());
-            bytes.clear();
-            packet.bytes_into(bytes);
-            let size = bytes.len();
-            match transport.send_datagram(now, link.id, bytes) {
+            let size = self.draft.close();
+            match transport.send_datagram(now, link.id, &self.draft.bytes) {
                 Ok(Delivery::Taken) => {}
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
@@ -518,6 +515,17 @@ impl Peer {
                 return self.end_session(world, DisconnectReason::TooSlow, true);
             }
         }
+    }
+}
+
+impl Draft {
+    /// What follows the header, and the whole as bytes; how many they are.
+    fn close(&mut self) -> usize {
+        self.packet.append(&self.body, 0, self.body.len());
+        self.packet.append(&self.section, 0, self.section.len());
+        self.bytes.clear();
+        self.packet.bytes_into(&mut self.bytes);
+        self.bytes.len()
     }
 }
 

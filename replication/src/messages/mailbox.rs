@@ -20,11 +20,13 @@ pub(crate) struct Waiting {
     pub(super) words: Vec<u32>,
     /// The tick at which it goes off.
     pub(super) due: Option<Tick>,
+    /// Of a request or a reply.
+    pub(super) number: u32,
 }
 
 impl Waiting {
     pub(super) fn new(from: PeerId, at: Duration, words: Vec<u32>) -> Self {
-        Self { from, at, words, due: None }
+        Self { from, at, words, due: None, number: 0 }
     }
 
     /// The bytes that it counts for.
@@ -61,10 +63,11 @@ impl Mailbox {
         self.dead.contains(&net)
     }
 
-    /// A peer has left: what it said and was not fetched goes with it, but for its events: others may have them, and they go off
-    /// everywhere.
+    /// A peer has left: what it said and was not fetched goes with it, but for its replies, and its events: others may have them, and
+    /// they go off everywhere.
     pub(crate) fn forget(&mut self, peer: PeerId, schema: &Inner) {
-        let said = self.waiting.iter_mut().zip(&schema.messages).filter(|(_, entry)| !entry.promise.is_event());
+        let stays = |promise: Promise| promise.is_event() || promise == Promise::Reply;
+        let said = self.waiting.iter_mut().zip(&schema.messages).filter(|(_, entry)| !stays(entry.promise));
         said.for_each(|(q, _)| q.retain(|w| w.from != peer));
         let left: usize = self.waiting.iter().flatten().filter(|w| w.from == peer).map(Waiting::cost).sum();
         self.held.remove(&peer);
@@ -78,10 +81,10 @@ impl Mailbox {
         self.waiting[message].push_back(waiting);
     }
 
-    fn remove(&mut self, message: usize, at: usize) {
-        if let Some(waiting) = self.waiting[message].remove(at) {
-            let_go(&mut self.held, &waiting);
-        }
+    fn remove(&mut self, message: usize, at: usize) -> Option<Waiting> {
+        let waiting = self.waiting[message].remove(at)?;
+        let_go(&mut self.held, &waiting);
+        Some(waiting)
     }
 
     fn held(&self, peer: PeerId) -> usize {
@@ -142,9 +145,12 @@ impl Peer {
     /// yet wait, and hold back later ones of the same type and sender, unless they are unordered.
     ///
     /// # Errors
-    /// [`UsageError::NotInSchema`].
+    /// [`UsageError::NotInSchema`]; [`UsageError::NotAllowed`] for requests.
     pub fn messages<M: Replicate>(&mut self) -> Result<Vec<(PeerId, M)>, UsageError> {
         let index = self.message_index::<M>()?;
+        if self.schema.messages[index].promise == Promise::Request {
+            return Err(UsageError::NotAllowed("fetch requests as messages: use `requests`"));
+        }
         let ordered = self.schema.messages[index].promise != Promise::Unordered;
         let taken = self.mailbox.fetch::<M>(index, ordered, self.time.tick, &self.entities);
         Ok(taken.into_iter().map(|(waiting, message)| (waiting.from, message)).collect())
@@ -155,7 +161,7 @@ impl Peer {
         let from = waiting.from;
         if !(self.schema.messages[message].is_complete)(&waiting.words) {
             // no arrival could ever complete it, and it would hold up all that follow
-            return self.note_dropped(from, message);
+            return self.note_dropped(message, &waiting);
         }
         while self.mailbox.held(from) + waiting.cost() > limits::MAILBOX_BYTES {
             self.drop_oldest(from);
@@ -187,12 +193,11 @@ impl Peer {
                 let early = w.due.is_some_and(|due| due > tick);
                 let hopeless = !early && now > w.at + limits::WAITING_TIME || names.any(|n| dead.contains(&n));
                 if hopeless || *count > limits::WAITING_MESSAGES {
-                    dropped.push((i, w.from));
+                    dropped.push(i);
                 }
             }
-            for (i, from) in dropped {
-                self.mailbox.remove(index, i);
-                self.note_dropped(from, index);
+            for i in dropped {
+                self.drop_waiting(index, i);
             }
         }
     }
@@ -203,12 +208,21 @@ impl Peer {
             Some((q[at].at, i, at))
         });
         if let Some((_, index, at)) = oldest.min() {
-            self.mailbox.remove(index, at);
-            self.note_dropped(from, index);
+            self.drop_waiting(index, at);
         }
     }
 
-    pub(super) fn note_dropped(&mut self, from: PeerId, index: usize) {
+    fn drop_waiting(&mut self, index: usize, at: usize) {
+        if let Some(waiting) = self.mailbox.remove(index, at) {
+            self.note_dropped(index, &waiting);
+        }
+    }
+
+    fn note_dropped(&mut self, index: usize, waiting: &Waiting) {
+        let (from, promise) = (waiting.from, self.schema.messages[index].promise);
+        if matches!(promise, Promise::Request | Promise::Reply) {
+            self.dropped_unanswered(index, waiting);
+        }
         if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
             link.counters.dropped_messages += 1;
         }

@@ -1,10 +1,12 @@
 //! Messages in the schema: what each is promised on its way, and how they are registered.
 
-use super::{SchemaBuilder, SchemaMistake};
+use super::{Inner, SchemaBuilder, SchemaMistake};
 use crate::layout::Layout;
+use crate::messages::Request;
 use crate::replicate::{Replicate, Restorer};
 use hecs::Entity;
 use std::any::TypeId;
+use std::marker::PhantomData;
 use tidelock_netcore::limits;
 
 /// What a message is promised on its way. The number stands in the digest of the schema.
@@ -22,6 +24,10 @@ pub(crate) enum Promise {
     Event = 4,
     /// The same, and a guest's goes on to the other guests if it wants.
     SharedEvent = 5,
+    /// Exactly once and in order, and it has one reply.
+    Request = 6,
+    /// That.
+    Reply = 7,
 }
 
 impl Promise {
@@ -44,6 +50,8 @@ impl Promise {
             Self::Sequenced => "unreliable, sequenced",
             Self::Event => "event",
             Self::SharedEvent => "event, handed on to all",
+            Self::Request => "request",
+            Self::Reply => "its reply",
         }
     }
 }
@@ -68,6 +76,26 @@ impl MessageEntry {
             }
             Err(error) => Err(SchemaMistake::Layout { sort, name, error }),
         }
+    }
+}
+
+/// Stands for the type of a request's reply, which may be that of other requests too.
+pub(crate) struct ReplyOf<Q>(PhantomData<Q>);
+
+/// What a reply's name ends with.
+const REPLY: &str = ".reply";
+
+impl Inner {
+    /// Where the reply to a request is.
+    pub(crate) fn reply_to(&self, request: usize) -> usize {
+        let name = format!("{}{REPLY}", self.messages[request].name);
+        self.messages.iter().position(|m| m.promise == Promise::Reply && m.name == name).unwrap_or(request)
+    }
+
+    /// What a reply answers; `None` for what is no reply.
+    pub(crate) fn request_of(&self, reply: usize) -> Option<usize> {
+        let name = self.messages[reply].name.strip_suffix(REPLY).filter(|_| self.messages[reply].promise == Promise::Reply)?;
+        self.messages.iter().position(|m| m.name == name)
     }
 }
 
@@ -113,6 +141,18 @@ impl SchemaBuilder {
     #[must_use]
     pub fn shared_event<E: Replicate>(self, name: &str) -> Self {
         self.message_form::<E>(name, Promise::SharedEvent)
+    }
+
+    /// Registers a request and its reply, which stands in the schema under the same name with `.reply` after it. See
+    /// [`Peer::request`](crate::Peer::request).
+    #[must_use]
+    pub fn request<Q: Request>(self, name: &str) -> Self {
+        let mut builder = self.message_form::<Q>(name, Promise::Request);
+        match MessageEntry::new::<Q::Reply>("message", &format!("{name}{REPLY}"), Promise::Reply) {
+            Ok(entry) => builder.messages.push(MessageEntry { type_id: TypeId::of::<ReplyOf<Q>>(), ..entry }),
+            Err(mistake) => builder.mistakes.push(mistake),
+        }
+        builder
     }
 
     fn message_form<M: Replicate>(mut self, name: &str, promise: Promise) -> Self {

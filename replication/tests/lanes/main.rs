@@ -2,6 +2,7 @@
 
 mod events;
 mod promises;
+mod requests;
 
 use std::time::Duration;
 use tidelock::testing::Table;
