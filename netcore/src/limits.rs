@@ -18,6 +18,15 @@ pub const LANE_QUEUE_TIME: Duration = Duration::from_secs(10);
 pub const BLOB_BYTES: usize = 16 << 20;
 /// Topics that blobs may have. Of each, one is on its way at a time, or is there and was not fetched.
 pub const BLOB_TOPICS: usize = 4;
+/// Bytes of a large message of the game, as the game made it.
+pub const LARGE_BYTES: usize = 1 << 20;
+/// Bytes of large messages that wait to go to one peer or are on their way, and of those that came from one and were not fetched,
+/// with [`MESSAGE_COST`] for each.
+pub const LARGE_QUEUE_BYTES: usize = 4 << 20;
+/// Large messages (their types) in a schema.
+pub const LARGE_MESSAGES: usize = 64;
+/// What is there of a large message is let go when nothing of it has come for so long. Its sender lets some of it go well before.
+pub const LARGE_IDLE: Duration = Duration::from_secs(10);
 /// Bytes of a blob in one piece: what fits one packet with its head.
 pub const BLOB_PIECE: usize = 1000;
 /// Bytes of blobs that may be on their way to a guest at most: beyond, it must say first that it has some.

@@ -428,6 +428,7 @@ impl Peer {
         self.roster.remove(&peer);
         self.names.end(peer);
         self.mailbox.forget(peer, &self.schema);
+        self.large.forget(peer);
         self.fail_requests(peer);
         let (code, text) = reason.to_wire();
         for other in &mut self.links {

@@ -51,6 +51,14 @@ pub enum UsageError {
     /// A message with a field that needs an entity, but names none that has a name on the network: nobody could ever read it.
     #[error("{0} names an entity that is not networked, or is gone; nobody could read it")]
     NamesNobody(&'static str),
+    /// A large message of more bytes than one may have.
+    #[error("{size} bytes are too many for a large message; at most {limit} go")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The most.
+        limit: usize,
+    },
     /// The peer takes no more messages now.
     #[error("too many messages wait to be sent; the peer is too slow")]
     Backlog,

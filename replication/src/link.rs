@@ -5,7 +5,7 @@ use crate::forks::LinkForks;
 use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
-use crate::messages::{EventsOut, Sequences};
+use crate::messages::{EventsOut, LargeOut, Sequences};
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::requests::Throttle;
@@ -82,6 +82,7 @@ pub(crate) struct Link {
     pub(crate) blobs: Blobs,
     pub(crate) sequences: Sequences,
     pub(crate) events: EventsOut,
+    pub(crate) larges: LargeOut,
     /// The round of the digest that this peer was sent and has not answered (host only).
     pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
@@ -218,6 +219,7 @@ impl Link {
             blobs: Blobs::default(),
             sequences: Sequences::new(schema, first),
             events: EventsOut::new(first),
+            larges: LargeOut::default(),
             compared: None,
             refusals: VecDeque::new(),
             claims: Throttle::default(),

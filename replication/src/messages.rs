@@ -12,12 +12,15 @@
 
 mod ask;
 mod events;
+mod large;
 mod mailbox;
 mod ride;
 
 pub(crate) use ask::Asking;
 pub use ask::{Request, RequestFailure, RequestId};
 pub(crate) use events::{Event as Rider, EventsIn, EventsOut};
+pub(crate) use large::{LargeBox, LargeOut};
+pub use large::{LargeId, LargeMessage};
 pub(crate) use mailbox::Mailbox;
 pub use ride::Event;
 

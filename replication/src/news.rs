@@ -19,7 +19,7 @@
 //! was never there for the guest: it is told how the next one that arrives differs from the last (in the last line 0, 0, 1, or
 //! nothing if the value is the same). What a guest does to its own entities the host is told once, when it accepts it.
 
-use crate::messages::RequestFailure;
+use crate::messages::{LargeId, RequestFailure};
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::policy::{Refusal, Timeline};
@@ -208,6 +208,14 @@ pub enum News {
         number: u32,
         /// Why.
         why: RequestFailure,
+    },
+    /// A large message was let go by the peer that it went to, because nothing of it had come for
+    /// [`limits::LARGE_IDLE`](tidelock_netcore::limits::LARGE_IDLE).
+    LargeFailed {
+        /// That peer.
+        to: PeerId,
+        /// Which one.
+        id: LargeId,
     },
     /// The digests of two worlds were compared (see [`Peer::compare`](crate::Peer::compare)).
     Compared {

@@ -12,7 +12,7 @@ use crate::frames::Frames;
 use crate::input::Inputs;
 use crate::lag::Captures;
 use crate::link::{Backlog, Link, LinkCounters};
-use crate::messages::{Asking, Mailbox};
+use crate::messages::{Asking, LargeBox, Mailbox};
 use crate::netid::NetId;
 use crate::news::{News, Newsstand};
 use crate::outgoing::{BitCache, Draft, Scratch};
@@ -73,6 +73,7 @@ pub struct Peer {
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) asking: Asking,
+    pub(crate) large: LargeBox,
     pub(crate) pace: Pace,
     pub(crate) time: Ticks,
     pub(crate) inputs: Option<Box<Inputs>>,
@@ -252,6 +253,7 @@ impl Peer {
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             asking: Asking::default(),
+            large: LargeBox::new(&schema),
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
             frames: Frames::new(&schema, &config, host)?,

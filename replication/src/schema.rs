@@ -24,7 +24,7 @@ mod mistakes;
 mod options;
 
 use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
-pub(crate) use messages::{MessageEntry, Promise, ReplyOf};
+pub(crate) use messages::{LargeEntry, MessageEntry, Promise, ReplyOf};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 
@@ -94,6 +94,7 @@ pub(crate) struct Inner {
     pub(crate) components: Vec<ComponentEntry>,
     pub(crate) kinds: Vec<KindEntry>,
     pub(crate) messages: Vec<MessageEntry>,
+    pub(crate) larges: Vec<LargeEntry>,
     pub(crate) orders: Vec<MessageEntry>,
     pub(crate) input: Option<InputEntry>,
     /// What is saved and restored: components, then resources, each by name.
@@ -124,6 +125,7 @@ impl Schema {
             components: Vec::new(),
             kinds: Vec::new(),
             messages: Vec::new(),
+            larges: Vec::new(),
             orders: Vec::new(),
             inputs: Vec::new(),
             kept: Vec::new(),
@@ -242,6 +244,7 @@ pub struct SchemaBuilder {
     components: Vec<ComponentEntry>,
     kinds: Vec<KindEntry>,
     messages: Vec<MessageEntry>,
+    larges: Vec<LargeEntry>,
     orders: Vec<MessageEntry>,
     inputs: Vec<InputEntry>,
     kept: Vec<KeptEntry>,
@@ -441,13 +444,15 @@ impl SchemaBuilder {
         self.components.sort_by(|a, b| a.name.cmp(&b.name));
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
+        self.larges.sort_by(|a, b| a.name.cmp(&b.name));
         self.orders.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, mut components, mut kinds, messages, orders, mut inputs, kept, mut mistakes } = self;
+        let Self { name, mut components, mut kinds, messages, larges, orders, mut inputs, kept, mut mistakes } = self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
+        check("large", larges.iter().map(|l| (l.name.as_str(), l.type_id)), limits::LARGE_MESSAGES, &mut mistakes);
         check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, &mut mistakes);
         check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
@@ -484,6 +489,7 @@ impl SchemaBuilder {
             components,
             kinds,
             messages,
+            larges,
             orders,
             input,
             kept,

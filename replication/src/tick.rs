@@ -78,6 +78,7 @@ impl Peer {
         }
         self.resolve_messages();
         self.settle_requests();
+        self.settle_larges();
         self.settle_claims();
         self.settle_pace();
         self.settle_forks(world);

@@ -28,10 +28,11 @@ impl Schema {
         let resources = inner.kept.iter().filter(|k| k.only);
         let resources = resources.map(|k| SchemaEntry { name: format!("{} {}", sort(k), k.name), digest: k.line as u64 });
         let messages = inner.messages.iter().map(message);
+        let larges = inner.larges.iter().map(|l| SchemaEntry { name: format!("large {}", l.name), digest: 0 });
         let orders = inner.orders.iter();
         let orders = orders.map(|o| SchemaEntry { name: format!("order {}", o.name), digest: o.layout.digest(&o.name) });
         let components = inner.components.iter().map(component);
-        components.chain(kinds).chain(messages).chain(orders).chain(input).chain(resources).collect()
+        components.chain(kinds).chain(messages).chain(larges).chain(orders).chain(input).chain(resources).collect()
     }
 
     fn kind_digest(&self, kind: &KindEntry) -> u64 {
@@ -100,6 +101,9 @@ impl Schema {
         for m in &inner.messages {
             let _ = writeln!(out, "message `{}`: {}, at most {} bits", m.name, m.promise.words(), m.layout.worst_bits());
         }
+        for l in &inner.larges {
+            let _ = writeln!(out, "large message `{}`: in pieces", l.name);
+        }
         for o in &inner.orders {
             let _ = writeln!(out, "order `{}`: sealed by the host, at most {} bits", o.name, o.layout.worst_bits());
         }
@@ -127,6 +131,10 @@ pub(super) fn digest(inner: &Inner) -> u64 {
     for m in &inner.messages {
         hasher.update(&m.layout.digest(&m.name).to_le_bytes());
         hasher.update(&[m.promise as u8]);
+    }
+    for l in &inner.larges {
+        hasher.update(b"large ");
+        hasher.update(l.name.as_bytes());
     }
     for o in &inner.orders {
         hasher.update(b"order ");

@@ -2,7 +2,7 @@
 
 use super::{Inner, SchemaBuilder, SchemaMistake};
 use crate::layout::Layout;
-use crate::messages::Request;
+use crate::messages::{LargeMessage, Request};
 use crate::replicate::{Replicate, Restorer};
 use hecs::Entity;
 use std::any::TypeId;
@@ -79,6 +79,12 @@ impl MessageEntry {
     }
 }
 
+/// A large message's entry.
+pub(crate) struct LargeEntry {
+    pub(crate) name: String,
+    pub(crate) type_id: TypeId,
+}
+
 /// Stands for the type of a request's reply, which may be that of other requests too.
 pub(crate) struct ReplyOf<Q>(PhantomData<Q>);
 
@@ -153,6 +159,13 @@ impl SchemaBuilder {
             Err(mistake) => builder.mistakes.push(mistake),
         }
         builder
+    }
+
+    /// Registers a large message: see [`Peer::send_large`](crate::Peer::send_large).
+    #[must_use]
+    pub fn large_message<L: LargeMessage>(mut self, name: &str) -> Self {
+        self.larges.push(LargeEntry { name: name.to_owned(), type_id: TypeId::of::<L>() });
+        self
     }
 
     fn message_form<M: Replicate>(mut self, name: &str, promise: Promise) -> Self {

@@ -1,6 +1,7 @@
 //! Messages of the game, over the emulator: lanes, addresses, events, requests, large ones.
 
 mod events;
+mod large;
 mod promises;
 mod requests;
 
