@@ -128,6 +128,7 @@ impl Promise {
 }
 
 /// What is read of a message.
+#[derive(Debug, PartialEq, Eq)]
 struct Read {
     message: usize,
     number: Option<u32>,
@@ -306,7 +307,7 @@ impl Peer {
     }
 
     fn hear_message(&mut self, index: usize, bytes: &[u8], way: Way) -> Result<(), PeerError> {
-        let Read { message, number, words } = self.read_message(bytes, way)?;
+        let Read { message, number, words } = read(&self.schema, bytes, way)?;
         let link = &mut self.links[index];
         link.last_heard = self.time.now;
         let number = number.unwrap_or_default();
@@ -320,27 +321,30 @@ impl Peer {
         }
         Ok(())
     }
-
-    fn read_message(&self, bytes: &[u8], way: Way) -> Result<Read, PeerError> {
-        let malformed = |cause| PeerError::Malformed { what: "message", cause };
-        let mut r = BitReader::new(bytes);
-        if way == Way::Datagram {
-            PacketKind::read(&mut r).map_err(malformed)?;
-        }
-        let message = r.get(8).map_err(malformed)? as usize;
-        let entry = self.schema.messages.get(message).filter(|m| way.is_of(m.promise));
-        let entry = entry.ok_or(PeerError::OutOfOrder("a message of an unknown number"))?;
-        let sequenced = matches!(entry.promise, Promise::Sequenced | Promise::Request | Promise::Reply);
-        let number = if sequenced { Some(r.get(32).map_err(malformed)? as u32) } else { None };
-        let answered = entry.promise != Promise::Reply || r.flag().map_err(malformed)?;
-        let words = if answered {
-            let mut words = vec![0; entry.layout.words()];
-            entry.layout.read(None, 0, &mut r, &mut words).map_err(malformed)?;
-            Some(words)
-        } else {
-            None
-        };
-        r.finish().map_err(malformed)?;
-        Ok(Read { message, number, words })
-    }
 }
+
+fn read(schema: &Inner, bytes: &[u8], way: Way) -> Result<Read, PeerError> {
+    let malformed = |cause| PeerError::Malformed { what: "message", cause };
+    let mut r = BitReader::new(bytes);
+    if way == Way::Datagram {
+        PacketKind::read(&mut r).map_err(malformed)?;
+    }
+    let message = r.get(8).map_err(malformed)? as usize;
+    let entry = schema.messages.get(message).filter(|m| way.is_of(m.promise));
+    let entry = entry.ok_or(PeerError::OutOfOrder("a message of an unknown number"))?;
+    let sequenced = matches!(entry.promise, Promise::Sequenced | Promise::Request | Promise::Reply);
+    let number = if sequenced { Some(r.get(32).map_err(malformed)? as u32) } else { None };
+    let answered = entry.promise != Promise::Reply || r.flag().map_err(malformed)?;
+    let words = if answered {
+        let mut words = vec![0; entry.layout.words()];
+        entry.layout.read(None, 0, &mut r, &mut words).map_err(malformed)?;
+        Some(words)
+    } else {
+        None
+    };
+    r.finish().map_err(malformed)?;
+    Ok(Read { message, number, words })
+}
+
+#[cfg(test)]
+mod wire_tests;
