@@ -61,7 +61,7 @@ fn frame(table: &mut Table, diaries: &mut Vec<Diary>, number: u64, sending: bool
             sent.entry('b').or_default().push(tick);
         }
         if chance == 1 || chance == 4 {
-            let due = number % 3 == 0;
+            let due = number.is_multiple_of(3);
             match due {
                 true => seat.peer.send_event_at(&seat.world, To::All, tick.plus(30), &Cheer(cheer)).unwrap(),
                 false => seat.peer.send_message(&seat.world, To::All, &Cheer(cheer)).unwrap(),
