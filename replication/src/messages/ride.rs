@@ -133,7 +133,10 @@ impl Peer {
         loop {
             let link = &mut self.links[index];
             let due = if urgent { link.events.is_urgent(now) } else { link.events.is_waiting() };
-            let Some(facts) = transport.facts(link.id).filter(|_| due && link.subscriber.has_room()) else { return };
+            if !due || !link.subscriber.has_room() {
+                return;
+            }
+            let Some(facts) = transport.facts(link.id) else { return };
             let Some(limit) = link.state_limit(&facts, now, interval).filter(|limit| facts.free >= *limit) else { return };
             let Some(size) = self.send_mark(index, transport, limit) else { return };
             let link = &mut self.links[index];
