@@ -319,3 +319,26 @@ fn numbers_wrap_and_nothing_is_lost() {
     }
     assert_eq!(came, (0..400).collect::<Vec<_>>());
 }
+
+#[test]
+fn who_floods_others_with_events_goes_and_nobody_else_does() {
+    let (mut table, network) = table(6, &schema(), &Config::default(), 3, Conditions::default());
+    // one who takes nothing for a while
+    let slow = network.links()[1];
+    network.edit(slow, tidelock_loopback::Direction::Down, |net| net.partition(Duration::ZERO, true));
+    for number in 0..60 {
+        if let Some(guest) = &mut table.seats[1] {
+            // what finds no room is not sent
+            while guest.peer.is_in_session() && guest.peer.send_message(&guest.world, To::All, &Cheer(number)).is_ok() {}
+        }
+        table.rest(1);
+    }
+    assert!(!table.seat(1).peer.is_in_session(), "the one who floods");
+    let now = table.now;
+    network.edit(slow, tidelock_loopback::Direction::Down, |net| net.partition(now, false));
+    table.rest(120);
+    for seat in [2, 3] {
+        assert!(table.seat(seat).peer.is_in_session(), "seat {seat}");
+        assert!(table.seat(seat).peer.events::<Cheer>().unwrap().len() >= limits::EVENTS_IN_FLIGHT / 2, "seat {seat}");
+    }
+}
