@@ -70,11 +70,11 @@ pub enum UsageError {
     /// This peer asks to own what it owns already.
     #[error("this peer owns it already")]
     AlreadyOwner,
-    /// Too many requests for ownership: wait for outcomes.
-    #[error("too many requests for ownership at a time")]
+    /// Too many requests, to a peer or for ownership: wait for outcomes.
+    #[error("too many requests at a time")]
     TooManyRequests,
-    /// Nobody waits for an answer to such a request for ownership.
-    #[error("no such request for ownership waits for an answer")]
+    /// Nobody waits for an answer to such a request.
+    #[error("no such request waits for an answer")]
     NoSuchRequest,
     /// `present` of a component that was registered without `.interpolate()`.
     #[error("the component is not interpolated; register it with `.interpolate()`")]
