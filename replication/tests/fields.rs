@@ -312,6 +312,19 @@ fn opaque_bytes_are_taken_only_as_their_own_value() {
         assert_eq!(of(&good[..len]), refused, "prefix {len}");
     }
     assert_eq!(of(&[&good[..], &[0]].concat()), refused, "more than the value");
+    // of bytes that bitcode takes for a value which it would write otherwise, none is taken here
+    let mut loose = 0;
+    for bytes in (0..good.len() * 8).map(|bit| {
+        let mut bytes = good.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    }) {
+        let value = bitcode::decode::<Recipe>(&bytes);
+        let is_its_own = value.as_ref().is_ok_and(|value| bitcode::encode(value) == bytes);
+        loose += u32::from(value.is_ok() && !is_its_own);
+        assert_eq!(of(&bytes).is_ok(), is_its_own, "{bytes:?}");
+    }
+    assert!(loose > 0, "there are such bytes");
     let mut too_long = vec![0; field::text_words(40)];
     too_long[0] = 41;
     assert_eq!(back::<Cook>(&too_long), refused);
