@@ -77,6 +77,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         send_tick: Tick(number),
         tick: Tick(300),
         base: (number > 3).then(|| Tick(number - 2)),
+        events: number % 3 == 0,
         complete: Tick(300 - number % 3),
         floor: number.saturating_sub(4).max(1),
         ack: None,

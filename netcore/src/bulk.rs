@@ -1,12 +1,14 @@
-//! Large things on their way: how one goes from a host to a guest in pieces, on [`Lane::BULK`](crate::transport::Lane::BULK), without
+//! Large things on their way: how one goes to another peer in pieces, on [`Lane::BULK`](crate::transport::Lane::BULK), without
 //! holding up anything else. State machines and their messages; when a piece goes is the caller's to say.
 //!
-//! A *blob* is of a *topic*. Per topic one is on its way at a time: a newer one replaces it, and what was there of it is let go.
+//! A *blob* is of a *topic*. Per topic one is on its way at a time: a newer one replaces it, and what was there of it is let go. They
+//! go from a host to its guests; but those of the topic [`QUEUE`] go both ways, wait for each other, and none is replaced.
 //!
 //! ```text
 //! announce  u8 0, u8 topic, u32 id, u32 length, u64 digest (xxh3): a blob begins. Ids rise per topic
 //! piece     u8 1, u8 topic, u32 id, u32 offset, its bytes (1 or more): of the blob announced last, each where the last one ended
 //! word      u8 2, u8 topic, u32 id, u32 bytes: the other way; so much of the blob that was announced last has come
+//! gone      u8 3, u8 topic, u32 id, u32 0: the other way; nothing of it has come for too long, and it is let go
 //! ```
 //!
 //! Numbers are little endian. What is not as described ends the link: a lane loses and reorders nothing. A word on what was
@@ -17,7 +19,11 @@ use crate::error::PeerError;
 use crate::limits;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
+
+/// The topic whose blobs follow one another.
+pub const QUEUE: u8 = limits::BLOB_TOPICS as u8;
 
 /// A message of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +50,19 @@ pub enum Bulk<'a> {
         /// Bytes.
         bytes: u32,
     },
+    /// A blob was let go before it was whole.
+    Gone {
+        /// Its topic.
+        topic: u8,
+        /// Its id.
+        id: u32,
+    },
 }
 
 /// What is said of a blob before it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announce {
-    /// What it is about, below [`limits::BLOB_TOPICS`].
+    /// What it is about, below [`limits::BLOB_TOPICS`], or [`QUEUE`].
     pub topic: u8,
     /// Which one: higher than that of the one before.
     pub id: u32,
@@ -71,7 +84,7 @@ pub struct Progress {
 /// Bytes of a piece beside those of the blob.
 pub const PIECE_HEAD: usize = 10;
 /// Blob bytes of the smallest piece that is worth its head.
-const PIECE_LEAST: usize = 32;
+pub const PIECE_LEAST: usize = 32;
 /// A word goes out whenever so many bytes have come since the last.
 const WORD_EVERY: usize = 4 * limits::BLOB_PIECE;
 
@@ -93,6 +106,7 @@ impl Bulk<'_> {
                 out.extend(bytes);
             }
             Self::Word { topic, id, bytes } => head(2, topic, id, bytes),
+            Self::Gone { topic, id } => head(3, topic, id, 0),
         }
     }
 }
@@ -107,10 +121,12 @@ impl<'a> Bulk<'a> {
         let (head, rest) = bytes.split_first_chunk::<PIECE_HEAD>().ok_or(malformed(BitError::Truncated))?;
         let [code, topic, i0, i1, i2, i3, n0, n1, n2, n3] = *head;
         let (id, number) = (u32::from_le_bytes([i0, i1, i2, i3]), u32::from_le_bytes([n0, n1, n2, n3]));
-        if usize::from(topic) >= limits::BLOB_TOPICS {
+        if topic > QUEUE {
             return Err(PeerError::OverLimit { what: "the topic of a blob" });
         }
-        if number as usize > limits::BLOB_BYTES {
+        // a byte says what a large message is
+        let most = if topic == QUEUE { limits::LARGE_BYTES + 1 } else { limits::BLOB_BYTES };
+        if number as usize > most {
             return Err(PeerError::OverLimit { what: "the length of a blob" });
         }
         match code {
@@ -119,6 +135,7 @@ impl<'a> Bulk<'a> {
                 Ok(Self::Announce(Announce { topic, id, length: number, digest: u64::from_le_bytes(digest) }))
             }
             1 if !rest.is_empty() => Ok(Self::Piece { topic, id, offset: number, bytes: rest }),
+            3 if rest.is_empty() && number == 0 => Ok(Self::Gone { topic, id }),
             2 if rest.is_empty() => Ok(Self::Word { topic, id, bytes: number }),
             _ => Err(malformed(BitError::OutOfRange)),
         }
@@ -134,13 +151,15 @@ pub struct Outgoing {
     /// The oldest first.
     blobs: VecDeque<Leaving>,
     last_id: u32,
+    /// Ids of those that the other side has let go.
+    gone: Vec<u32>,
     /// Bytes that may be on their way now.
     window: usize,
 }
 
 impl Default for Outgoing {
     fn default() -> Self {
-        Self { blobs: VecDeque::new(), last_id: 0, window: limits::BLOB_FLIGHT_LEAST }
+        Self { blobs: VecDeque::new(), last_id: 0, gone: Vec::new(), window: limits::BLOB_FLIGHT_LEAST }
     }
 }
 
@@ -157,6 +176,10 @@ struct Leaving {
 }
 
 impl Leaving {
+    fn is_sent(&self) -> bool {
+        self.announced && self.sent == self.bytes.len()
+    }
+
     fn in_flight(&self) -> usize {
         self.sent - self.got + self.before
     }
@@ -177,10 +200,26 @@ impl Outgoing {
             before += if other { 0 } else { blob.in_flight() };
             other
         });
+        self.push(topic, bytes, before);
+        Ok(())
+    }
+
+    /// A blob of the topic [`QUEUE`] is to go after those that do already; its id.
+    ///
+    /// # Errors
+    /// [`PeerError::OverLimit`] if it is longer than [`limits::LARGE_BYTES`] and a byte.
+    pub fn queue(&mut self, bytes: Arc<[u8]>) -> Result<u32, PeerError> {
+        if bytes.len() > limits::LARGE_BYTES + 1 {
+            return Err(PeerError::OverLimit { what: "a large message" });
+        }
+        Ok(self.push(QUEUE, bytes, 0))
+    }
+
+    fn push(&mut self, topic: u8, bytes: Arc<[u8]>, before: usize) -> u32 {
         self.last_id += 1;
         let announce = Announce { topic, id: self.last_id, length: bytes.len() as u32, digest: xxh3_64(&bytes) };
         self.blobs.push_back(Leaving { announce, bytes, announced: false, sent: 0, got: 0, before });
-        Ok(())
+        self.last_id
     }
 
     /// The message that is next, of at most `limit` bytes; `None` if nothing waits, if as much is on its way as may be, or if
@@ -217,37 +256,74 @@ impl Outgoing {
     /// One after the other, so that the first is through soonest; but announced at once, because the word on what one replaced
     /// comes only with the word on itself.
     fn next_place(&self) -> Option<usize> {
-        let new = self.blobs.iter().position(|blob| !blob.announced);
-        new.or_else(|| self.blobs.iter().position(|blob| blob.sent < blob.bytes.len()))
+        // of those that follow one another, the first that is not all sent
+        let turn = self.blobs.iter().position(|blob| blob.announce.topic == QUEUE && !blob.is_sent());
+        let is_new = |at: usize| !self.blobs[at].announced && (self.blobs[at].announce.topic != QUEUE || turn == Some(at));
+        let new = (0..self.blobs.len()).find(|at| is_new(*at));
+        new.or_else(|| self.blobs.iter().position(|blob| blob.announced && !blob.is_sent()))
     }
 
     fn next_blob(&self) -> Option<&Leaving> {
         self.next_place().map(|at| &self.blobs[at])
     }
 
-    /// The receiver says how much it has.
+    /// The receiver says how much it has, or that it has let one go.
     ///
     /// # Errors
     /// [`PeerError`] if it cannot have that much, or had more.
     pub fn hear(&mut self, message: Bulk<'_>) -> Result<(), PeerError> {
-        let Bulk::Word { topic, id, bytes } = message else { return Err(PeerError::OutOfOrder("a blob from a guest")) };
+        let (topic, id, bytes) = match message {
+            Bulk::Word { topic, id, bytes } => (topic, id, Some(bytes as usize)),
+            Bulk::Gone { topic, id } => (topic, id, None),
+            _ => return Err(PeerError::OutOfOrder("a blob from a guest")),
+        };
         if id == 0 || id > self.last_id {
             return Err(PeerError::OutOfOrder("a word on a blob that there never was"));
         }
         let Some(at) = self.blobs.iter().position(|b| b.announce.topic == topic && b.announce.id == id) else {
             return Ok(()); // it was replaced meanwhile
         };
+        let at = if topic == QUEUE { self.settle_before(at) } else { at };
         let blob = &mut self.blobs[at];
-        let bytes = bytes as usize;
-        if !blob.announced || bytes < blob.got || bytes > blob.sent {
-            return Err(PeerError::OutOfOrder("a word on bytes that were not sent"));
-        }
+        let Some(bytes) = bytes.filter(|bytes| blob.announced && (blob.got..=blob.sent).contains(bytes)) else {
+            if bytes.is_some() || !blob.announced || topic != QUEUE {
+                return Err(PeerError::OutOfOrder("a word on bytes that were not sent"));
+            }
+            self.blobs.remove(at);
+            self.gone.push(id);
+            return Ok(());
+        };
         self.window = (self.window + (bytes - blob.got) / 4).min(limits::BLOB_FLIGHT);
         (blob.got, blob.before) = (bytes, 0);
         if bytes == blob.bytes.len() {
             self.blobs.remove(at);
         }
         Ok(())
+    }
+
+    /// Of those that follow one another, what is said of one says that those before it have come. Gives its place after that.
+    fn settle_before(&mut self, at: usize) -> usize {
+        let mut at = at;
+        // one that was never announced cannot be spoken of, and says nothing of others
+        while self.blobs[at].announced
+            && let Some(before) = self.blobs.iter().take(at).position(|blob| blob.announce.topic == QUEUE)
+        {
+            let came = self.blobs.remove(before).map_or(0, |blob| blob.bytes.len() - blob.got);
+            self.window = (self.window + came / 4).min(limits::BLOB_FLIGHT);
+            at -= 1;
+        }
+        at
+    }
+
+    /// The ids of those that the other side has let go, once.
+    pub fn take_gone(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Those of the topic [`QUEUE`] that are not through, in order: their ids, and how far each has come.
+    pub fn queued(&self) -> impl Iterator<Item = (u32, Progress)> {
+        let queued = self.blobs.iter().filter(|blob| blob.announce.topic == QUEUE);
+        queued.map(|blob| (blob.announce.id, Progress { bytes: blob.got, total: blob.bytes.len() }))
     }
 
     /// Queues are filling up on the way: half as much at a time from now on.
@@ -269,10 +345,12 @@ impl Outgoing {
     }
 }
 
-/// The blobs that come to a guest.
+/// The blobs that come from another peer.
 #[derive(Debug, Default)]
 pub struct Incoming {
-    topics: [Topic; limits::BLOB_TOPICS],
+    topics: [Topic; limits::BLOB_TOPICS + 1],
+    /// Of the topic [`QUEUE`]: the id and how much had come when something came last, and when that was.
+    stirred: (u32, usize, Duration),
 }
 
 #[derive(Debug, Default)]
@@ -285,6 +363,8 @@ struct Topic {
     whole: Option<Vec<u8>>,
     /// The word that the other side has.
     told: Option<usize>,
+    /// It was let go before it was whole, and whether the other side knows.
+    gone: Option<bool>,
 }
 
 impl Incoming {
@@ -305,6 +385,9 @@ impl Incoming {
             }
             Bulk::Piece { topic, id, offset, bytes } => {
                 let topic = self.topic(topic)?;
+                if topic.gone.is_some() && topic.last.is_some_and(|last| last.id == id) {
+                    return Ok(()); // it was on its way already
+                }
                 let Some((last, came)) = topic.last.zip(topic.bytes.as_mut()).filter(|(last, _)| last.id == id) else {
                     return Err(PeerError::OutOfOrder("a piece of a blob that was not announced"));
                 };
@@ -316,7 +399,7 @@ impl Incoming {
                 topic.came = came.len();
                 topic.finish()
             }
-            Bulk::Word { .. } => Err(PeerError::OutOfOrder("a word on a blob from a host")),
+            Bulk::Word { .. } | Bulk::Gone { .. } => Err(PeerError::OutOfOrder("a word on a blob from a host")),
         }
     }
 
@@ -334,6 +417,9 @@ impl Incoming {
     pub fn word(&self) -> Option<Bulk<'static>> {
         (0..).zip(&self.topics).find_map(|(topic, state)| {
             let (last, came) = (state.last?, state.came);
+            if let Some(told) = state.gone {
+                return (!told).then_some(Bulk::Gone { topic, id: last.id });
+            }
             let is_due = state.told.is_none_or(|told| came >= told + WORD_EVERY || came > told && came == last.length as usize);
             is_due.then_some(Bulk::Word { topic, id: last.id, bytes: came as u32 })
         })
@@ -346,6 +432,30 @@ impl Incoming {
         {
             topic.told = Some(bytes as usize);
         }
+        if let Bulk::Gone { topic, .. } = word
+            && let Ok(topic) = self.topic(topic)
+        {
+            topic.gone = Some(true);
+        }
+    }
+
+    /// Lets go what is there of a blob of the topic [`QUEUE`] of which nothing has come for [`limits::LARGE_IDLE`]. To be called now and then.
+    pub fn release_idle(&mut self, now: Duration) {
+        let topic = &mut self.topics[usize::from(QUEUE)];
+        let at = (topic.last.map_or(0, |last| last.id), topic.came);
+        if at != (self.stirred.0, self.stirred.1) || topic.bytes.is_none() {
+            self.stirred = (at.0, at.1, now);
+        } else if now >= self.stirred.2 + limits::LARGE_IDLE {
+            topic.bytes = None;
+            topic.gone = Some(false);
+        }
+    }
+
+    /// Bytes of memory that blobs of the topic [`QUEUE`] take here.
+    #[must_use]
+    pub fn queued_memory(&self) -> usize {
+        let topic = &self.topics[usize::from(QUEUE)];
+        topic.bytes.iter().chain(&topic.whole).map(Vec::capacity).sum()
     }
 
     /// How far a topic's blob has come, while one is on its way.

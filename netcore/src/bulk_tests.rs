@@ -81,7 +81,7 @@ fn blobs_of_all_sizes_come_whole_by_all_limits() {
     }
     let mut from = Outgoing::default();
     assert!(from.offer(0, blob(limits::BLOB_BYTES + 1, 0)).is_err());
-    assert!(from.offer(limits::BLOB_TOPICS as u8, blob(1, 0)).is_err());
+    assert!(from.offer(limits::BLOB_TOPICS as u8 + 1, blob(1, 0)).is_err());
     assert!(from.is_empty());
 }
 
@@ -188,7 +188,7 @@ fn what_does_not_follow_is_refused_and_nothing_of_it_kept() {
     from.hear(Bulk::Word { topic: 1, id: 1, bytes: 12 }).unwrap();
     assert!(from.hear(Bulk::Word { topic: 1, id: 1, bytes: 11 }).is_err(), "less than before");
     for (what, bytes) in [
-        ("topic", [1, limits::BLOB_TOPICS as u8, 1, 0, 0, 0, 0, 0, 0, 0, 1].as_slice()),
+        ("topic", [1, limits::BLOB_TOPICS as u8 + 1, 1, 0, 0, 0, 0, 0, 0, 0, 1].as_slice()),
         ("length", &[0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
         ("code", &[3, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]),
         ("an empty piece", &[1, 0, 1, 0, 0, 0, 1, 0, 0, 0]),
@@ -198,4 +198,80 @@ fn what_does_not_follow_is_refused_and_nothing_of_it_kept() {
         assert!(Bulk::read(bytes).is_err(), "{what}");
     }
     assert!((0..PIECE_HEAD).all(|end| Bulk::read(&[0; PIECE_HEAD][..end]).is_err()));
+}
+
+#[test]
+fn those_that_follow_one_another_all_come_and_in_order() {
+    for limit in [100, PIECE_HEAD + limits::BLOB_PIECE] {
+        let (mut from, mut to) = (Outgoing::default(), Incoming::default());
+        let lengths = [5000, 0, 1, 70_000, 1001, limits::LARGE_BYTES + 1, 3, 0, 20];
+        let ids: Vec<u32> = lengths.iter().map(|l| from.queue(blob(*l, 9)).unwrap()).collect();
+        from.offer(0, blob(3000, 1)).unwrap();
+        assert!(from.queued().map(|(id, _)| id).eq(ids.iter().copied()));
+        let (mut came, mut rounds) = (Vec::new(), 0);
+        while !from.is_empty() && rounds < 10_000 {
+            // what has come is taken out before the next message is heard, as a peer does
+            while let Some(message) = from.next(limit) {
+                let bytes = bytes(message);
+                from.taken(limit);
+                to.hear(Bulk::read(&bytes).unwrap()).unwrap();
+                came.extend(to.take(QUEUE));
+            }
+            assert!(to.queued_memory() <= 2 * (limits::LARGE_BYTES + 1));
+            answer(&mut to, &mut from);
+            rounds += 1;
+        }
+        assert!(came.iter().map(|b| &b[..]).eq(lengths.iter().map(|l| blob(*l, 9)).collect::<Vec<_>>().iter().map(|b| &b[..])));
+        assert!(to.take(0).as_deref() == Some(&*blob(3000, 1)), "and the other topic is not held up");
+    }
+    let mut from = Outgoing::default();
+    assert!(from.queue(blob(limits::LARGE_BYTES + 2, 0)).is_err() && from.is_empty());
+}
+
+#[test]
+fn what_comes_no_further_is_let_go_and_its_sender_told() {
+    let (mut from, mut to) = (Outgoing::default(), Incoming::default());
+    let id = from.queue(blob(5000, 1)).unwrap();
+    let next = from.queue(blob(10, 2)).unwrap();
+    let mut pieces = Vec::new();
+    while let Some(message) = from.next(1010) {
+        pieces.push(bytes(message));
+        from.taken(1010);
+    }
+    let hear = |to: &mut Incoming, pieces: &[Vec<u8>]| pieces.iter().for_each(|p| to.hear(Bulk::read(p).unwrap()).unwrap());
+    hear(&mut to, &pieces[..3]);
+    let half = limits::LARGE_IDLE / 2;
+    to.release_idle(half);
+    hear(&mut to, &pieces[3..4]);
+    to.release_idle(2 * half);
+    to.release_idle(3 * half);
+    assert!(to.queued_memory() >= 3000, "something came meanwhile");
+    to.release_idle(4 * half);
+    assert_eq!(to.queued_memory(), 0);
+    assert_eq!(to.word(), Some(Bulk::Gone { topic: QUEUE, id }));
+    answer(&mut to, &mut from);
+    assert_eq!((to.word(), from.take_gone()), (None, vec![id]));
+    hear(&mut to, &pieces[4..]);
+    assert!(to.take(QUEUE).as_deref() == Some(&*blob(10, 2)), "what was on its way of the other is ignored, and the next comes");
+    answer(&mut to, &mut from);
+    assert!(from.is_empty() && from.take_gone().is_empty(), "{next}");
+    for wrong in [Bulk::Gone { topic: QUEUE, id: next + 1 }, Bulk::Gone { topic: QUEUE, id: 0 }] {
+        assert!(from.hear(wrong).is_err());
+    }
+    from.offer(0, blob(10, 2)).unwrap();
+    assert!(from.hear(Bulk::Gone { topic: 0, id: next + 1 }).is_err(), "others are not let go by their receivers");
+}
+
+#[test]
+fn a_hundred_thousand_beginnings_take_no_more_than_one() {
+    let mut to = Incoming::default();
+    for id in 1..=100_000 {
+        let length = limits::LARGE_BYTES as u32 + 1;
+        to.hear(Bulk::Announce(Announce { topic: QUEUE, id, length, digest: 7 })).unwrap();
+        to.hear(Bulk::Piece { topic: QUEUE, id, offset: 0, bytes: &[1; 1000] }).unwrap();
+        assert!(to.queued_memory() <= 2048);
+    }
+    to.release_idle(Duration::ZERO);
+    to.release_idle(limits::LARGE_IDLE);
+    assert_eq!(to.queued_memory(), 0);
 }

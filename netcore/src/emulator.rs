@@ -402,9 +402,13 @@ impl<T: Copy> Emulator<T> {
                 let departed = self.depart(now, size);
                 let due = departed + self.conditions.latency + self.uniform(self.conditions.jitter) + self.retransmit();
                 let queue = &mut self.lanes[lane];
+                queue.parked -= 1;
+                if lane == usize::from(Lane::UNORDERED.0) {
+                    queue.overtake(at, due);
+                    continue;
+                }
                 queue.last_due = queue.last_due.max(due);
                 queue.waiting[at].due = queue.last_due;
-                queue.parked -= 1;
             }
         }
     }
@@ -492,6 +496,14 @@ impl<T> LaneQueue<T> {
 
     fn head(&self) -> Option<&Packet<T>> {
         if self.waiting.len() > self.parked { self.waiting.front() } else { None }
+    }
+
+    /// The message at `at`, the last of those that travel, arrives at `due`, before whatever arrives later.
+    fn overtake(&mut self, at: usize, due: Duration) {
+        let Some(mut packet) = self.waiting.remove(at) else { return };
+        packet.due = due;
+        let place = (0..at).find(|i| self.waiting[*i] > packet).unwrap_or(at);
+        self.waiting.insert(place, packet);
     }
 
     fn pop(&mut self) -> Option<Packet<T>> {

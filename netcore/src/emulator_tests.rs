@@ -197,6 +197,22 @@ fn loss_delays_messages_by_their_retransmission() {
 }
 
 #[test]
+fn without_order_each_message_comes_when_it_can() {
+    let mut net = Emulator::new(11, Conditions { latency: ms(50), loss: 0.3, ..Default::default() });
+    for tag in 0..2000 {
+        message(&mut net, ms(u64::from(tag) * 5), Lane::UNORDERED, tag);
+    }
+    let got = drain(&mut net, FOREVER);
+    let mut sorted: Vec<u32> = got.iter().map(|g| g.0).collect();
+    assert!(!sorted.is_sorted(), "some were overtaken");
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..2000).collect::<Vec<_>>(), "each exactly once");
+    assert!(got.is_sorted_by_key(|&(_, at)| at));
+    let prompt = got.iter().filter(|&&(tag, at)| at == u128::from(tag) * 5 + 50).count();
+    assert!((1300..1500).contains(&prompt), "seven in ten were not lost, and none of them waited: {prompt}");
+}
+
+#[test]
 fn a_loss_of_all_still_lets_messages_through() {
     let mut net = Emulator::new(1, Conditions { loss: 1.0, ..Default::default() });
     message(&mut net, ms(0), Lane::CONTROL, 7);
@@ -261,6 +277,7 @@ proptest! {
                 match call {
                     0..=4 => send(&mut net, now, tag as u32),
                     5 | 6 => message(&mut net, now, Lane(call - 5), tag as u32),
+                    7 if wait % 2 == 0 => message(&mut net, now, Lane::UNORDERED, tag as u32),
                     7 => net.stall(now + ms(wait * 3)),
                     8 => net.partition(now, wait > 40),
                     _ => net.hold_next(wait / 10),

@@ -18,6 +18,15 @@ pub const LANE_QUEUE_TIME: Duration = Duration::from_secs(10);
 pub const BLOB_BYTES: usize = 16 << 20;
 /// Topics that blobs may have. Of each, one is on its way at a time, or is there and was not fetched.
 pub const BLOB_TOPICS: usize = 4;
+/// Bytes of a large message of the game, as the game made it.
+pub const LARGE_BYTES: usize = 1 << 20;
+/// Bytes of large messages that wait to go to one peer or are on their way, and of those that came from one and were not fetched,
+/// with [`MESSAGE_COST`] for each.
+pub const LARGE_QUEUE_BYTES: usize = 4 << 20;
+/// Large messages (their types) in a schema.
+pub const LARGE_MESSAGES: usize = 64;
+/// What is there of a large message is let go when nothing of it has come for so long. Its sender lets some of it go well before.
+pub const LARGE_IDLE: Duration = Duration::from_secs(10);
 /// Bytes of a blob in one piece: what fits one packet with its head.
 pub const BLOB_PIECE: usize = 1000;
 /// Bytes of blobs that may be on their way to a guest at most: beyond, it must say first that it has some.
@@ -83,6 +92,16 @@ pub const LEASE: u64 = 1 << 16;
 /// Bytes of messages of one sender that came and were not fetched, overheads counted: four times what its own lane may hold, so
 /// that whatever a repaired loss sets free at once has room. Beyond, the oldest is dropped and counted.
 pub const MAILBOX_BYTES: usize = 4 << 20;
+/// Events that one peer was sent and has not acknowledged. Beyond, one is refused at the call.
+pub const EVENTS_IN_FLIGHT: usize = 1024;
+/// Bits of the largest event: it must fit any packet of state together with its headers.
+pub const EVENT_BITS: usize = 7_000;
+/// Ticks that the tick of a timed event may be ahead of the session.
+pub const EVENT_AHEAD: u64 = 1 << 14;
+/// Requests to one peer that have no outcome yet; and how many of one peer wait for an answer. Beyond, the oldest is given up there.
+pub const REQUESTS: usize = 256;
+/// How long a request waits for its reply, unless its caller says otherwise.
+pub const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Messages of one type that wait for an entity they name, per sender. Beyond, the oldest is dropped and counted.
 pub const WAITING_MESSAGES: usize = 256;
 /// How long a message waits for an entity that it names.

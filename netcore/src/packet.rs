@@ -7,6 +7,7 @@
 //!   16  packet number, low bits
 //!   16  send tick, low bits: counts this sender's sends; baselines count in it
 //!   16  session tick, low bits: what the values were sampled at
+//!    6  63 if events ride along after the state; then the next field follows
 //!    6  base age: the packet's baseline is send tick − age (0: there is none)
 //!  1 +  complete through: 1 = the session tick; else 0 and the distance below it, Exp-Golomb 3
 //!   EG  packet number − oldest undecided packet number, Exp-Golomb 2
@@ -22,6 +23,9 @@ use crate::bits::{BitError, BitReader, BitWriter};
 use crate::limits;
 use crate::tick::{Tick, widen};
 use std::time::Duration;
+
+/// In the place of an age of a baseline, which is never that old: events ride along.
+const EVENTS: u64 = 63;
 
 /// What a datagram is, from its first two or three bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,8 @@ pub struct Header {
     pub tick: Tick,
     /// The baseline of all entries that name no other; `None`: such entries are absolute.
     pub base: Option<Tick>,
+    /// Events ride along, after the state.
+    pub events: bool,
     /// No change up to this session tick is still unsent (what was sent and lost shows as a missing packet number).
     pub complete: Tick,
     /// The sender knows the fate of every packet below this number.
@@ -142,6 +148,9 @@ impl Header {
         w.put(self.number & 0xffff, 16);
         w.put(u64::from(self.send_tick.narrow()), 16);
         w.put(u64::from(self.tick.narrow()), 16);
+        if self.events {
+            w.put(EVENTS, 6);
+        }
         w.put(self.base.map_or(0, |b| self.send_tick.since(b)), 6);
         w.flag(self.complete >= self.tick);
         if self.complete < self.tick {
@@ -174,7 +183,12 @@ impl Header {
         let number = widen(near.number, r.get(16)? as u16);
         let send_tick = near.send_tick.widen(r.get(16)? as u16);
         let tick = near.tick.widen(r.get(16)? as u16);
-        let base = match r.get(6)? {
+        let mut age = r.get(6)?;
+        let events = age == EVENTS;
+        if events {
+            age = r.get(6)?;
+        }
+        let base = match age {
             0 => None,
             age if age > limits::BASE_AGE => return Err(BitError::OutOfRange),
             age => Some(Tick(send_tick.0.checked_sub(age).ok_or(BitError::OutOfRange)?)),
@@ -183,7 +197,7 @@ impl Header {
         let floor = number.checked_sub(r.golomb(2)?).ok_or(BitError::OutOfRange)?;
         let ack = if r.flag()? { Some(AckRanges::read(r, near.sent)?) } else { None };
         let stamp = if r.flag()? { Some(Self::read_stamp(r)?) } else { None };
-        Ok(Self { number, send_tick, tick, base, complete, floor, ack, stamp })
+        Ok(Self { number, send_tick, tick, base, events, complete, floor, ack, stamp })
     }
 
     fn read_stamp(r: &mut BitReader<'_>) -> Result<Stamp, BitError> {
@@ -217,12 +231,12 @@ mod tests {
         fn a_header_is_read_as_written(
             number in 60_000u64..80_000, sends in 60_000u64..70_000, tick in (1u64 << 32) - 20_000..(1 << 32) + 20_000, age in 0u64..=62,
             behind in prop::option::of(1u64..5000), floor in 0u64..500, arrived in prop::collection::vec(65_500u64..65_600, 0..40),
-            stamp in prop::option::of((any::<u16>(), prop::option::of((any::<u16>(), 0u64..0xffff)))),
+            stamp in prop::option::of((any::<u16>(), prop::option::of((any::<u16>(), 0u64..0xffff)))), events in any::<bool>(),
         ) {
             let mut received = Received::new(65_500);
             for n in arrived { received.insert(n); }
             let header = Header {
-                number, send_tick: Tick(sends), tick: Tick(tick), base: (age > 0).then(|| Tick(sends - age)),
+                number, send_tick: Tick(sends), tick: Tick(tick), base: (age > 0).then(|| Tick(sends - age)), events,
                 complete: Tick(tick - behind.unwrap_or(0)), floor: number - floor, ack: None,
                 stamp: stamp.map(|(sent, echo)| Stamp { sent: WireTime(sent), echo: echo.map(|(t, held)| Echo { time: WireTime(t), held: Duration::from_micros(held * 250) }) }),
             };

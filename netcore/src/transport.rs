@@ -10,7 +10,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// A stream of reliable, ordered messages. Lanes do not hold each other up where [`Facts::independent_lanes`] says so.
+/// A stream of reliable messages, in order but for [`Lane::UNORDERED`]. Lanes do not hold each other up where
+/// [`Facts::independent_lanes`] says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u8);
 
@@ -21,8 +22,11 @@ impl Lane {
     pub const RELIABLE: Lane = Lane(1);
     /// Large things in pieces: Tidelock's own. Where the network is narrow, a transport that can sends it last.
     pub const BULK: Lane = Lane(2);
+    /// The game's reliable messages that are each on their own: exactly once, in whatever order they come. A transport that can lets
+    /// a lost one hold up no other; one that has only ordered streams gives them one of its own, in order.
+    pub const UNORDERED: Lane = Lane(3);
     /// Lanes that every transport must offer: `Lane(0)` up to this, exclusive.
-    pub const COUNT: u8 = 3;
+    pub const COUNT: u8 = 4;
 }
 
 /// What a transport knows about one link. The figures may change from call to call.
@@ -114,7 +118,7 @@ pub trait Transport: Send {
     /// [`TransportError::TooLarge`] beyond [`Facts::datagram_limit`], [`TransportError::NotOpen`] for a link that is not open.
     fn send_datagram(&mut self, now: Duration, link: LinkId, bytes: &[u8]) -> Result<Delivery, TransportError>;
 
-    /// Sends one message on a reliable ordered lane: it arrives exactly once and in order, unless the link ends.
+    /// Sends one message on a reliable lane: it arrives exactly once, and in order but on [`Lane::UNORDERED`], unless the link ends.
     ///
     /// # Errors
     /// [`TransportError::TooLarge`] beyond [`limits::MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES),

@@ -17,6 +17,7 @@ fn header() -> Header {
         send_tick: Tick(5),
         tick: Tick(300),
         base: Some(Tick(3)),
+        events: false,
         complete: Tick(300),
         floor: 4,
         ack: None,

@@ -3,6 +3,7 @@
 use crate::authority::subscribe_row;
 use crate::frames::FRAME_MARK;
 use crate::link::Link;
+use crate::messages::Way;
 use crate::news::News;
 use crate::peer::{GuestSide, Knock, Peer, Role};
 use crate::peer_id::PeerId;
@@ -258,7 +259,10 @@ impl Peer {
             }
             return early.push((lane, bytes.to_vec()));
         }
-        if lane == Lane::BULK { self.take_bulk(world, link, bytes) } else { self.take_message(world, link, bytes, true) }
+        match lane {
+            Lane::BULK => self.take_bulk(world, link, bytes),
+            lane => self.take_message(world, link, bytes, Way::Lane(lane)),
+        }
     }
 
     /// Guest: the welcome has come, and with it the turn of what had overtaken it.

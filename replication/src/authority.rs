@@ -427,7 +427,9 @@ impl Peer {
         }
         self.roster.remove(&peer);
         self.names.end(peer);
-        self.mailbox.forget(peer);
+        self.mailbox.forget(peer, &self.schema);
+        self.large.forget(peer);
+        self.fail_requests(peer);
         let (code, text) = reason.to_wire();
         for other in &mut self.links {
             // a peer that cannot take it is found out at the next send
@@ -490,6 +492,7 @@ impl Peer {
             }
         }
         self.entities = Entities::default();
+        self.links.iter().map(|link| link.peer).collect::<Vec<_>>().into_iter().for_each(|peer| self.fail_requests(peer));
         self.links.clear();
         self.roster.clear();
         self.local = PeerId::NOBODY;

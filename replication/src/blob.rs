@@ -1,4 +1,4 @@
-//! Large things for one guest, in pieces that go when nothing else needs the room: see `netcore::bulk`.
+//! Large things for one peer, in pieces that go when nothing else needs the room: see `netcore::bulk`.
 
 use crate::error::UsageError;
 use crate::link::Link;
@@ -7,9 +7,9 @@ use crate::peer_id::PeerId;
 use hecs::World;
 use std::sync::Arc;
 use std::time::Duration;
-use tidelock_netcore::bulk::{Bulk, Incoming, Outgoing, PIECE_HEAD, Progress};
+use tidelock_netcore::bulk::{Announce, Bulk, Incoming, Outgoing, PIECE_HEAD, PIECE_LEAST, Progress, QUEUE};
 use tidelock_netcore::clock::RttEstimator;
-use tidelock_netcore::error::{DisconnectReason, TransportError};
+use tidelock_netcore::error::{DisconnectReason, PeerError, TransportError};
 use tidelock_netcore::limits;
 use tidelock_netcore::transport::{Delivery, Lane, LinkId, Transport};
 
@@ -25,6 +25,8 @@ pub(crate) struct Blobs {
     /// The shortest round trip of this stretch of time and of the one before, and when this one began.
     least: (Option<Duration>, Option<Duration>, Duration),
     slowed: Duration,
+    /// When something of one went last, or there was nothing to go.
+    went: Duration,
 }
 
 impl Blobs {
@@ -57,6 +59,7 @@ impl Link {
         interval: Duration,
     ) -> Result<(), TransportError> {
         let overhead = self.overhead();
+        self.blobs.incoming.release_idle(now);
         while let Some(word) = self.blobs.incoming.word() {
             self.blobs.message.clear();
             word.write(&mut self.blobs.message);
@@ -68,29 +71,52 @@ impl Link {
             self.counters.message_bytes_out += self.blobs.message.len() as u64;
         }
         // asked all along, so that it is known what is usual
-        if self.blobs.is_path_full(&self.rtt, now) || self.blobs.outgoing.is_empty() {
+        let full = self.blobs.is_path_full(&self.rtt, now);
+        if self.blobs.outgoing.is_empty() {
+            self.blobs.went = now;
+        }
+        // what hears nothing for too long is let go over there: a little goes in any case
+        let starves = now >= self.blobs.went + limits::LARGE_IDLE / 4;
+        if self.blobs.outgoing.is_empty() || full && !starves {
             return Ok(());
         }
-        loop {
+        if starves && self.draft_piece(PIECE_HEAD + PIECE_LEAST).is_some() {
+            self.send_piece(transport, now, PIECE_HEAD + PIECE_LEAST)?;
+        }
+        while !full {
             let room = self.spare_room(now, interval);
             // where the bucket never holds a whole piece, it is a smaller one
             let limit = (self.allowance.capacity() / 2).saturating_sub(overhead).min(PIECE_HEAD + limits::BLOB_PIECE);
-            let Some(message) = self.blobs.outgoing.next(limit) else { return Ok(()) };
-            self.blobs.message.clear();
-            message.write(&mut self.blobs.message);
-            let size = self.blobs.message.len();
+            let Some(size) = self.draft_piece(limit) else { break };
             // the transport's own room is left to datagrams
             let free = transport.facts(self.id).map_or(0, |facts| facts.free);
-            if room < size + overhead || free < size + 2 * limits::DATAGRAM_MAX_BYTES {
-                return Ok(());
+            let fits = room >= size + overhead && free >= size + 2 * limits::DATAGRAM_MAX_BYTES;
+            if !fits || !self.send_piece(transport, now, limit)? {
+                break;
             }
-            if transport.send_message(now, self.id, Lane::BULK, &self.blobs.message)? == Delivery::Full {
-                return Ok(());
-            }
-            self.blobs.outgoing.taken(limit);
-            self.allowance.take_spare(now, size + overhead);
-            self.counters.message_bytes_out += size as u64;
         }
+        Ok(())
+    }
+
+    /// Writes the next message of a blob, of at most so many bytes; how many it has.
+    fn draft_piece(&mut self, limit: usize) -> Option<usize> {
+        let message = self.blobs.outgoing.next(limit)?;
+        self.blobs.message.clear();
+        message.write(&mut self.blobs.message);
+        Some(self.blobs.message.len())
+    }
+
+    /// Hands over what was [written](Self::draft_piece) for that limit; `false` if the transport does not take it.
+    fn send_piece(&mut self, transport: &mut dyn Transport, now: Duration, limit: usize) -> Result<bool, TransportError> {
+        if transport.send_message(now, self.id, Lane::BULK, &self.blobs.message)? == Delivery::Full {
+            return Ok(false);
+        }
+        let size = self.blobs.message.len();
+        self.blobs.outgoing.taken(limit);
+        self.blobs.went = now;
+        self.allowance.take_spare(now, size + self.overhead());
+        self.counters.message_bytes_out += size as u64;
+        Ok(true)
     }
 }
 
@@ -127,12 +153,19 @@ impl Peer {
         let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
         let (host, now) = (self.is_host(), self.time.now);
         let link = &mut self.links[index];
-        let heard = Bulk::read(bytes).and_then(|message| match host {
-            true => link.blobs.outgoing.hear(message),
-            false => link.blobs.incoming.hear(message),
+        let heard = Bulk::read(bytes).and_then(|message| match message {
+            Bulk::Word { .. } | Bulk::Gone { .. } => link.blobs.outgoing.hear(message),
+            Bulk::Announce(Announce { topic, .. }) | Bulk::Piece { topic, .. } if host && topic != QUEUE => {
+                Err(PeerError::OutOfOrder("a blob from a guest"))
+            }
+            _ => link.blobs.incoming.hear(message),
         });
-        match heard {
-            Ok(()) => link.last_heard = now,
+        if heard.is_ok() {
+            link.last_heard = now;
+        }
+        let (peer, whole) = (link.peer, link.blobs.incoming.take(QUEUE));
+        match heard.and_then(|()| whole.map_or(Ok(()), |bytes| self.take_large(peer, bytes))) {
+            Ok(()) => {}
             Err(error) if host => self.misbehaved(world, index, error),
             Err(_) => self.end_session(world, DisconnectReason::Malformed, true),
         }

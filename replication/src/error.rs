@@ -51,6 +51,14 @@ pub enum UsageError {
     /// A message with a field that needs an entity, but names none that has a name on the network: nobody could ever read it.
     #[error("{0} names an entity that is not networked, or is gone; nobody could read it")]
     NamesNobody(&'static str),
+    /// A large message of more bytes than one may have.
+    #[error("{size} bytes are too many for a large message; at most {limit} go")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The most.
+        limit: usize,
+    },
     /// The peer takes no more messages now.
     #[error("too many messages wait to be sent; the peer is too slow")]
     Backlog,
@@ -60,11 +68,11 @@ pub enum UsageError {
     /// This peer asks to own what it owns already.
     #[error("this peer owns it already")]
     AlreadyOwner,
-    /// Too many requests for ownership: wait for outcomes.
-    #[error("too many requests for ownership at a time")]
+    /// Too many requests, to a peer or for ownership: wait for outcomes.
+    #[error("too many requests at a time")]
     TooManyRequests,
-    /// Nobody waits for an answer to such a request for ownership.
-    #[error("no such request for ownership waits for an answer")]
+    /// Nobody waits for an answer to such a request.
+    #[error("no such request waits for an answer")]
     NoSuchRequest,
     /// `present` of a component that was registered without `.interpolate()`.
     #[error("the component is not interpolated; register it with `.interpolate()`")]

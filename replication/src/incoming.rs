@@ -7,6 +7,7 @@ use crate::forecast::Forecast;
 use crate::guesses::{Guesses, Since};
 use crate::history::{BLOCK, History, Mark};
 use crate::list::{ListHead, ListRow};
+use crate::messages::{EventsIn, Rider};
 use crate::netid::NetId;
 use crate::presence::{self, Life, Presence};
 use crate::reckon::Arrivals;
@@ -53,6 +54,8 @@ struct Decoded {
     values: usize,
     codings: Codings,
     guesses: Guesses,
+    /// Events that ride along, with their numbers.
+    events: Vec<(u64, Rider)>,
 }
 
 pub(crate) struct Incoming {
@@ -87,6 +90,7 @@ pub(crate) struct Incoming {
     pub(crate) arrivals: Arrivals,
     /// By row: the name that its binding is of; 0: none yet.
     bound: Vec<NetId>,
+    pub(crate) events: EventsIn,
 }
 
 impl Incoming {
@@ -115,6 +119,8 @@ impl Incoming {
             sent_at: vec![(Tick::ZERO, Tick::ZERO); limits::RING],
             arrivals: Arrivals::default(),
             bound: Vec::new(),
+            // a host may publish more than a guest
+            events: EventsIn::new(first, rows == limits::ROWS),
         }
     }
 
@@ -186,8 +192,11 @@ impl Incoming {
             self.paced |= kind == PacketKind::List;
             self.publish(&header, &decoded);
         }
+        let eliciting = !decoded.entries.is_empty() || !decoded.events.is_empty();
+        if let Ok(true) = result {
+            self.events.take(&mut decoded.events);
+        }
         let oldest_age = decoded.entries.iter().map(|e| e.sample_age).max().unwrap_or(0);
-        let eliciting = !decoded.entries.is_empty();
         self.decoded = decoded;
         if !result? {
             return Ok(Reception::Useless);
@@ -217,11 +226,15 @@ impl Incoming {
         into.entries.clear();
         into.words.clear();
         into.values = 0;
+        into.events.clear();
         let all = match kind {
             PacketKind::List => self.decode_list(schema, header, r, into)?,
             _ => self.decode_blocks(schema, header, r, into)?,
         };
         if all {
+            if header.events {
+                self.events.read(schema, header.tick, r, &mut into.events)?;
+            }
             r.clone().finish().map_err(malformed("end of packet"))?;
         }
         Ok(all)

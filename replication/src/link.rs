@@ -5,6 +5,7 @@ use crate::forks::LinkForks;
 use crate::frames::FrameFeed;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
+use crate::messages::{EventsOut, LargeOut, Sequences};
 use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::requests::Throttle;
@@ -79,6 +80,9 @@ pub(crate) struct Link {
     outbox: [Outbox; Lane::COUNT as usize],
     overfull: bool,
     pub(crate) blobs: Blobs,
+    pub(crate) sequences: Sequences,
+    pub(crate) events: EventsOut,
+    pub(crate) larges: LargeOut,
     /// The round of the digest that this peer was sent and has not answered (host only).
     pub(crate) compared: Option<u32>,
     /// When refusals happened, for those within the window.
@@ -157,6 +161,8 @@ pub struct LinkCounters {
     pub dropped_messages: u64,
     /// Messages not sent because they name an entity that the peer must not know of.
     pub unseen_messages: u64,
+    /// Sequenced messages that were dropped because a newer one had come, or came a second time.
+    pub overtaken_messages: u64,
     /// Tombstones of entities that were not here.
     pub unknown_despawns: u64,
     /// The transport had no room for a state packet.
@@ -211,6 +217,9 @@ impl Link {
             outbox: Default::default(),
             overfull: false,
             blobs: Blobs::default(),
+            sequences: Sequences::new(schema, first),
+            events: EventsOut::new(first),
+            larges: LargeOut::default(),
             compared: None,
             refusals: VecDeque::new(),
             claims: Throttle::default(),
@@ -263,6 +272,11 @@ impl Link {
         self.overfull |= !self.post(Lane::CONTROL, bytes);
     }
 
+    /// A peer that does not take what it must get is too slow, and is removed at the next send.
+    pub(crate) fn give_up(&mut self) {
+        self.overfull = true;
+    }
+
     /// Was nothing heard for longer than `limit`?
     pub(crate) fn is_silent(&self, now: Duration, limit: Duration) -> bool {
         now > self.last_heard.saturating_add(limit)
@@ -301,7 +315,7 @@ impl Link {
         true
     }
 
-    /// The game's messages that wait.
+    /// The game's ordered messages that wait.
     pub(crate) fn backlog(&self) -> Backlog {
         let outbox = &self.outbox[usize::from(Lane::RELIABLE.0)];
         Backlog { messages: outbox.messages.len(), bytes: outbox.bytes, limit: limits::LANE_QUEUE_BYTES }
@@ -418,8 +432,8 @@ impl Link {
     /// What the next of the game's reliable messages costs, as far as it is saved up for; 0 if none waits, or the transport takes
     /// none.
     fn message_need(&self) -> usize {
-        let outbox = &self.outbox[usize::from(Lane::RELIABLE.0)];
-        let next = outbox.messages.front().filter(|_| outbox.stuck.is_none());
+        let lanes = [Lane::RELIABLE, Lane::UNORDERED].map(|lane| &self.outbox[usize::from(lane.0)]);
+        let next = lanes.into_iter().find_map(|outbox| outbox.messages.front().filter(|_| outbox.stuck.is_none()));
         next.map_or(0, |next| message_cost(next.len(), self.overhead).min(LARGEST_SAVING))
     }
 

@@ -19,6 +19,7 @@
 //! was never there for the guest: it is told how the next one that arrives differs from the last (in the last line 0, 0, 1, or
 //! nothing if the value is the same). What a guest does to its own entities the host is told once, when it accepts it.
 
+use crate::messages::{LargeId, RequestFailure};
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::policy::{Refusal, Timeline};
@@ -196,6 +197,25 @@ pub enum News {
         from: PeerId,
         /// The message's name in the schema.
         message: String,
+    },
+    /// A request of this peer has no reply (see [`Peer::request`](crate::Peer::request)), and will have none.
+    RequestFailed {
+        /// Who was asked.
+        to: PeerId,
+        /// The request's name in the schema.
+        request: String,
+        /// Its number: see [`RequestId::number`](crate::RequestId::number).
+        number: u32,
+        /// Why.
+        why: RequestFailure,
+    },
+    /// A large message was let go by the peer that it went to, because nothing of it had come for
+    /// [`limits::LARGE_IDLE`](tidelock_netcore::limits::LARGE_IDLE).
+    LargeFailed {
+        /// That peer.
+        to: PeerId,
+        /// Which one.
+        id: LargeId,
     },
     /// The digests of two worlds were compared (see [`Peer::compare`](crate::Peer::compare)).
     Compared {

@@ -79,6 +79,8 @@ pub(crate) struct Draft {
     pub(crate) body: BitWriter,
     pub(crate) packet: BitWriter,
     pub(crate) bytes: Vec<u8>,
+    /// The events that ride along.
+    pub(crate) section: BitWriter,
 }
 
 /// Builds packets in the form that suits the peer: blocks for one that sees everything, a list for one that does not.

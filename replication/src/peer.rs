@@ -12,7 +12,7 @@ use crate::frames::Frames;
 use crate::input::Inputs;
 use crate::lag::Captures;
 use crate::link::{Backlog, Link, LinkCounters};
-use crate::messages::Mailbox;
+use crate::messages::{Asking, LargeBox, Mailbox};
 use crate::netid::NetId;
 use crate::news::{News, Newsstand};
 use crate::outgoing::{BitCache, Draft, Scratch};
@@ -73,6 +73,8 @@ pub struct Peer {
     pub(crate) order: Vec<(Tick, u64, u32)>,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
+    pub(crate) asking: Asking,
+    pub(crate) large: LargeBox,
     pub(crate) pace: Pace,
     pub(crate) time: Ticks,
     pub(crate) inputs: Option<Box<Inputs>>,
@@ -253,6 +255,8 @@ impl Peer {
             order: Vec::new(),
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
+            asking: Asking::default(),
+            large: LargeBox::new(&schema),
             pace: Pace::default(),
             inputs: Inputs::new(&schema),
             frames: Frames::new(&schema, &config, host)?,
@@ -376,7 +380,7 @@ impl Peer {
         })
     }
 
-    /// The game's reliable messages to a peer that wait to be handed over, and how many may. `None` if there is no link to it.
+    /// The game's ordered messages to a peer that wait to be handed over, and how many may. `None` if there is no link to it.
     #[must_use]
     pub fn backlog(&self, peer: PeerId) -> Option<Backlog> {
         self.link_to(peer).map(Link::backlog)

@@ -8,7 +8,7 @@ use crate::layout::{Layout, LayoutBuilder};
 use crate::peer_id::PeerId;
 use crate::policy::{Absent, Policy, Timeline};
 use crate::presence;
-use crate::replicate::{Replicate, Restorer};
+use crate::replicate::Replicate;
 use crate::requests::Requests;
 use crate::rewind::kept::{Keeper, KeptEntry};
 use hecs::{Archetype, Component, Entity, EntityBuilder, World};
@@ -19,10 +19,12 @@ use tidelock_netcore::limits;
 
 mod checks;
 mod describe;
+mod messages;
 mod mistakes;
 mod options;
 
 use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
+pub(crate) use messages::{LargeEntry, MessageEntry, Promise, ReplyOf};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
 
@@ -74,29 +76,6 @@ impl KindEntry {
     }
 }
 
-/// A message's or an order's entry.
-pub(crate) struct MessageEntry {
-    pub(crate) name: String,
-    pub(crate) type_id: TypeId,
-    pub(crate) layout: Layout,
-    pub(crate) reliable: bool,
-    /// Can the words be a message at all, once every entity that they name is here?
-    pub(crate) is_complete: fn(&[u32]) -> bool,
-}
-
-impl MessageEntry {
-    fn new<M: Replicate>(sort: &'static str, name: &str, reliable: bool) -> Result<Self, SchemaMistake> {
-        let name = name.to_owned();
-        match Layout::of::<M>() {
-            Ok(layout) => {
-                let is_complete = |words: &[u32]| M::restore(&mut Restorer::new(words, &|_| Some(Entity::DANGLING))).is_ok();
-                Ok(Self { name, type_id: TypeId::of::<M>(), layout, reliable, is_complete })
-            }
-            Err(error) => Err(SchemaMistake::Layout { sort, name, error }),
-        }
-    }
-}
-
 /// What travels, and who decides. Cheap to clone. It is complete before a [`Peer`](crate::Peer) can be made from it, and cannot be
 /// changed after: to register something late does not compile.
 ///
@@ -115,6 +94,7 @@ pub(crate) struct Inner {
     pub(crate) components: Vec<ComponentEntry>,
     pub(crate) kinds: Vec<KindEntry>,
     pub(crate) messages: Vec<MessageEntry>,
+    pub(crate) larges: Vec<LargeEntry>,
     pub(crate) orders: Vec<MessageEntry>,
     pub(crate) input: Option<InputEntry>,
     /// What is saved and restored: components, then resources, each by name.
@@ -145,6 +125,7 @@ impl Schema {
             components: Vec::new(),
             kinds: Vec::new(),
             messages: Vec::new(),
+            larges: Vec::new(),
             orders: Vec::new(),
             inputs: Vec::new(),
             kept: Vec::new(),
@@ -263,6 +244,7 @@ pub struct SchemaBuilder {
     components: Vec<ComponentEntry>,
     kinds: Vec<KindEntry>,
     messages: Vec<MessageEntry>,
+    larges: Vec<LargeEntry>,
     orders: Vec<MessageEntry>,
     inputs: Vec<InputEntry>,
     kept: Vec<KeptEntry>,
@@ -408,33 +390,12 @@ impl SchemaBuilder {
         self
     }
 
-    /// Registers a message that arrives exactly once and in order. Its fields are coded like a component's; it waits at the
-    /// receiver until the entities it names are there.
-    #[must_use]
-    pub fn message<M: Replicate>(self, name: &str) -> Self {
-        self.message_form::<M>(name, true)
-    }
-
-    /// Registers a message that may be lost or overtaken.
-    #[must_use]
-    pub fn unreliable_message<M: Replicate>(self, name: &str) -> Self {
-        self.message_form::<M>(name, false)
-    }
-
-    fn message_form<M: Replicate>(mut self, name: &str, reliable: bool) -> Self {
-        match MessageEntry::new::<M>("message", name, reliable) {
-            Ok(entry) => self.messages.push(entry),
-            Err(mistake) => self.mistakes.push(mistake),
-        }
-        self
-    }
-
     /// Registers an order: what a player wants, given with [`Peer::order`](crate::Peer::order) and taken by every peer in the same
     /// tick of lockstep with [`Step::orders`](crate::Step::orders). Its fields are coded like a message's. Without a kind of
     /// [`Lockstep`](crate::policy::Lockstep) there are no steps of lockstep, and only the session's own meet it.
     #[must_use]
     pub fn order<O: Replicate>(mut self, name: &str) -> Self {
-        match MessageEntry::new::<O>("order", name, true) {
+        match MessageEntry::new::<O>("order", name, Promise::Ordered) {
             Ok(entry) => self.orders.push(entry),
             Err(mistake) => self.mistakes.push(mistake),
         }
@@ -483,13 +444,15 @@ impl SchemaBuilder {
         self.components.sort_by(|a, b| a.name.cmp(&b.name));
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
+        self.larges.sort_by(|a, b| a.name.cmp(&b.name));
         self.orders.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, mut components, mut kinds, messages, orders, mut inputs, kept, mut mistakes } = self;
+        let Self { name, mut components, mut kinds, messages, larges, orders, mut inputs, kept, mut mistakes } = self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
         check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
+        check("large", larges.iter().map(|l| (l.name.as_str(), l.type_id)), limits::LARGE_MESSAGES, &mut mistakes);
         check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, &mut mistakes);
         check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
@@ -526,6 +489,7 @@ impl SchemaBuilder {
             components,
             kinds,
             messages,
+            larges,
             orders,
             input,
             kept,

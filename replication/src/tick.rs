@@ -15,6 +15,7 @@ use crate::entities::NO_ROW;
 use crate::error::UsageError;
 use crate::incoming::Reception;
 use crate::link::Link;
+use crate::messages::Way;
 use crate::news::News;
 use crate::outgoing::{Assembler, Body, Builder, Draft};
 use crate::peer::{Peer, Role};
@@ -78,6 +79,8 @@ impl Peer {
             self.tell_forks();
         }
         self.resolve_messages();
+        self.settle_requests();
+        self.settle_larges();
         self.settle_claims();
         self.settle_pace();
         self.settle_forks(world);
@@ -196,7 +199,7 @@ impl Peer {
                 let sent = link.subscriber.next_number().saturating_sub(1);
                 link.incoming.receive(&self.schema, kind, &mut r, sent, tick)
             }
-            Ok(PacketKind::Message) => return self.take_message(world, id, bytes, false),
+            Ok(PacketKind::Message) => return self.take_message(world, id, bytes, Way::Datagram),
             Ok(kind @ (PacketKind::Input | PacketKind::Frames)) => {
                 let taken =
                     if kind == PacketKind::Input { self.take_inputs(index, &mut r) } else { self.take_frames(index, &mut r) };
@@ -215,6 +218,7 @@ impl Peer {
                 link.counters.taken += 1;
                 if let Some(ack) = ack {
                     link.subscriber.acknowledge(&ack, &self.publisher, now);
+                    link.events.acknowledge(&ack, now);
                 }
                 // after a stall the way did not take so long: it has lain here
                 if let Some(stamp) = stamp.filter(|_| !self.time.stood_still) {
@@ -223,6 +227,7 @@ impl Peer {
                 if let Some(time) = self.time.session {
                     self.pace.note(time, tick.minus(oldest_age), self.config.tick_rate);
                 }
+                self.take_events(world, index);
             }
             Ok(Reception::Useless) => link.counters.useless += 1,
             Err(error) => {
@@ -373,6 +378,7 @@ impl Peer {
                 let loss_time = link.loss_time(interval);
                 if let Some(before) = now.checked_sub(loss_time) {
                     link.subscriber.time_out(before);
+                    link.events.time_out(before, now);
                 }
             }
             if let Some(facts) = facts {
@@ -382,19 +388,22 @@ impl Peer {
             // who has just lost or got authority must not arrive before word of that
             let settled = !self.publisher.is_used() && !self.capture.has_fresh();
             let known = sending != Sending::Leftovers || settled;
+            self.send_events(index, &mut *transport, true);
+            let link = &self.links[index];
             if link.subscriber.is_pending() && known {
                 used = self.send_state(index, &mut *transport) || used;
                 // a turn counts sends: while somebody waits for one, ticks of sending pass
                 let waits = || self.links[index].subscriber.holds_back(self.publisher.history.now());
                 used = used || sending == Sending::Scheduled && waits();
             }
+            self.send_events(index, &mut *transport, false);
             let link = &mut self.links[index];
             let mark = if host { HOST_MARK } else { GUEST_MARK };
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
             let settles = sending != Sending::Leftovers && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
             link.unsettled -= u8::from(settles);
             if link.is_ack_due(now, interval) || quiet || settles && link.last_sent.is_some_and(|at| now > at) {
-                self.send_mark(index, &mut *transport);
+                self.send_plain_mark(index, &mut *transport);
             }
         }
         self.order = order;
@@ -405,7 +414,7 @@ impl Peer {
     /// Sends one peer what is pending for it, in as many packets as its allowance and the transport take.
     fn send_state(&mut self, index: usize, transport: &mut dyn Transport) -> bool {
         let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
-        let (now, clock) = (self.time.now, self.stamp_clock());
+        let (now, clock, host) = (self.time.now, self.stamp_clock(), self.is_host());
         let (schema, interval) = (self.schema.clone(), self.send_interval());
         let shared = self.links.len() > 1;
         let (captured, before, known) = (self.time.captured, self.time.captures.0, self.known_tick());
@@ -440,10 +449,12 @@ impl Peer {
             };
             let stamp = link.next_stamp(clock, now);
             let mut header = link.header(tick, known, send_tick, Some(base), stamp);
-            let Draft { body, packet, bytes } = &mut self.draft;
+            let Draft { body, packet, section, .. } = &mut self.draft;
+            let riders = link.events.draft(schema, host, tick, limit * 4, section);
+            header.events = !riders.is_empty();
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
-            let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK);
+            let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK + section.len());
             let Body { carried, all, whole } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
@@ -455,11 +466,8 @@ impl Peer {
             header.complete = link.complete(known, send_tick);
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
-            packet.append(body, 0, body.len());
-            bytes.clear();
-            packet.bytes_into(bytes);
-            let size = bytes.len();
-            match transport.send_datagram(now, link.id, bytes) {
+            let size = self.draft.close();
+            match transport.send_datagram(now, link.id, &self.draft.bytes) {
                 Ok(Delivery::Taken) => {}
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
@@ -471,6 +479,7 @@ impl Peer {
             used = true;
             link.state_sent(size, all, now);
             link.note_sent(size, now, true);
+            link.events.sent(header.number, now, riders);
             link.subscriber.sent(send_tick, now, carried, whole);
             if all {
                 return true;
@@ -478,40 +487,13 @@ impl Peer {
         }
     }
 
-    /// A packet without entries: acknowledgements, and that nothing has changed.
-    fn send_mark(&mut self, index: usize, transport: &mut dyn Transport) {
-        let (tick, known) = (self.time.tick, self.known_tick());
-        let (now, clock) = (self.time.now, self.stamp_clock());
-        // not the open tick: what will still change in it is not in this packet
-        let send_tick = self.publisher.history.now().minus(1);
-        let link = &mut self.links[index];
-        if !link.subscriber.has_room() || transport.facts(link.id).is_none_or(|f| f.free < limits::DATAGRAM_MIN_BYTES) {
-            return;
-        }
-        let stamp = link.next_stamp(clock, now);
-        let mut header = link.header(tick, known, send_tick, None, stamp);
-        header.complete = link.complete(known, send_tick);
-        let Draft { packet, bytes, .. } = &mut self.draft;
-        packet.clear();
-        header.write(PacketKind::State, Some(link.incoming.received()), packet);
-        packet.flag(false);
-        bytes.clear();
-        packet.bytes_into(bytes);
-        if transport.send_datagram(now, link.id, bytes) == Ok(Delivery::Taken) {
-            link.mark_sent(bytes.len(), now);
-            link.note_sent(bytes.len(), now, false);
-            let nothing = link.subscriber.carrier();
-            link.subscriber.sent(send_tick, now, nothing, false);
-        }
-    }
-
     /// The newest tick of which every change has been captured.
-    fn known_tick(&self) -> Tick {
+    pub(crate) fn known_tick(&self) -> Tick {
         if self.dirty { self.time.captured } else { self.time.tick }
     }
 
     /// The clock that this peer's stamps show: the session's at the host, its own at a guest.
-    fn stamp_clock(&self) -> Duration {
+    pub(crate) fn stamp_clock(&self) -> Duration {
         if self.is_host() { self.time.session.unwrap_or_default() } else { self.time.now }
     }
 
@@ -542,6 +524,17 @@ impl Peer {
     }
 }
 
+impl Draft {
+    /// What follows the header, and the whole as bytes; how many they are.
+    fn close(&mut self) -> usize {
+        self.packet.append(&self.body, 0, self.body.len());
+        self.packet.append(&self.section, 0, self.section.len());
+        self.bytes.clear();
+        self.packet.bytes_into(&mut self.bytes);
+        self.bytes.len()
+    }
+}
+
 /// What a call of [`Peer::send`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
@@ -563,12 +556,13 @@ enum Told {
 
 impl Link {
     /// But for what is complete, which depends on what the packet takes along.
-    fn header(&self, tick: Tick, known: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
+    pub(crate) fn header(&self, tick: Tick, known: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
         Header {
             number: self.subscriber.next_number(),
             send_tick,
             tick,
             base,
+            events: false,
             complete: known,
             floor: self.subscriber.floor(),
             ack: None,
@@ -577,11 +571,11 @@ impl Link {
     }
 
     /// No change up to this tick is unsent, if all up to `known` are captured.
-    fn complete(&self, known: Tick, send_tick: Tick) -> Tick {
+    pub(crate) fn complete(&self, known: Tick, send_tick: Tick) -> Tick {
         self.subscriber.oldest_pending(send_tick).map_or(known, |since| since.minus(1).min(known))
     }
 
-    fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
+    pub(crate) fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
         self.owes_ack = None;
         self.last_sent = Some(now);
         self.counters.bytes_out += bytes as u64;

@@ -20,7 +20,7 @@ impl Schema {
         let component = |c: &ComponentEntry| SchemaEntry { name: format!("component {}", c.name), digest: c.digest };
         let message = |m: &MessageEntry| SchemaEntry {
             name: format!("message {}", m.name),
-            digest: m.layout.digest(&m.name) ^ u64::from(m.reliable),
+            digest: m.layout.digest(&m.name) ^ m.promise as u64,
         };
         let kinds = inner.kinds.iter().map(|k| SchemaEntry { name: format!("kind {}", k.name), digest: self.kind_digest(k) });
         let input = inner.input.iter().map(|i| SchemaEntry { name: format!("input {}", i.name), digest: i.digest() });
@@ -28,10 +28,11 @@ impl Schema {
         let resources = inner.kept.iter().filter(|k| k.only);
         let resources = resources.map(|k| SchemaEntry { name: format!("{} {}", sort(k), k.name), digest: k.line as u64 });
         let messages = inner.messages.iter().map(message);
+        let larges = inner.larges.iter().map(|l| SchemaEntry { name: format!("large {}", l.name), digest: 0 });
         let orders = inner.orders.iter();
         let orders = orders.map(|o| SchemaEntry { name: format!("order {}", o.name), digest: o.layout.digest(&o.name) });
         let components = inner.components.iter().map(component);
-        components.chain(kinds).chain(messages).chain(orders).chain(input).chain(resources).collect()
+        components.chain(kinds).chain(messages).chain(larges).chain(orders).chain(input).chain(resources).collect()
     }
 
     fn kind_digest(&self, kind: &KindEntry) -> u64 {
@@ -98,8 +99,10 @@ impl Schema {
             let _ = writeln!(out, "resource `{}`: checkpointed, {:?} timeline", resource.name, resource.line);
         }
         for m in &inner.messages {
-            let lane = if m.reliable { "reliable, ordered" } else { "unreliable" };
-            let _ = writeln!(out, "message `{}`: {lane}, at most {} bits", m.name, m.layout.worst_bits());
+            let _ = writeln!(out, "message `{}`: {}, at most {} bits", m.name, m.promise.words(), m.layout.worst_bits());
+        }
+        for l in &inner.larges {
+            let _ = writeln!(out, "large message `{}`: in pieces", l.name);
         }
         for o in &inner.orders {
             let _ = writeln!(out, "order `{}`: sealed by the host, at most {} bits", o.name, o.layout.worst_bits());
@@ -127,7 +130,11 @@ pub(super) fn digest(inner: &Inner) -> u64 {
     }
     for m in &inner.messages {
         hasher.update(&m.layout.digest(&m.name).to_le_bytes());
-        hasher.update(&[u8::from(m.reliable)]);
+        hasher.update(&[m.promise as u8]);
+    }
+    for l in &inner.larges {
+        hasher.update(b"large ");
+        hasher.update(l.name.as_bytes());
     }
     for o in &inner.orders {
         hasher.update(b"order ");

@@ -70,6 +70,34 @@ pub(crate) fn in_order(bed: &mut dyn Bed) {
     });
 }
 
+pub(crate) fn unordered(bed: &mut dyn Bed) {
+    const COUNT: usize = 500;
+    const SIZES: [usize; 4] = [limits::MESSAGE_BYTES, 4, limits::MESSAGE_BYTES - 1, 1200];
+    let lane = Lane::UNORDERED;
+    let size = |i: usize| if i < SIZES.len() { SIZES[i] } else { 4 + i % 50 };
+    let mut ends = Ends::new(bed);
+    let guest = ends.join();
+    for (from, _) in BOTH {
+        let link = ends.link(from, guest);
+        let refused = Err(TransportError::TooLarge { size: limits::MESSAGE_BYTES + 1, limit: limits::MESSAGE_BYTES });
+        assert_eq!(ends.try_message(from, link, lane, &vec![1; limits::MESSAGE_BYTES + 1]), refused, "{from:?}");
+        ends.message(from, link, lane, &[]);
+        (0..COUNT).for_each(|i| ends.message(from, link, lane, &body(i, size(i))));
+    }
+    ends.until("all messages without order", |ends| {
+        BOTH.iter().all(|&(_, to)| ends.messages(to, ends.link(to, guest), lane).len() > COUNT)
+    });
+    ends.idle(MOMENT);
+    for (_, to) in BOTH {
+        let mut got = ends.messages(to, ends.link(to, guest), lane);
+        got.sort_by_key(|bytes| number(bytes));
+        assert_eq!(got.len(), COUNT + 1, "{to:?}: each exactly once");
+        assert!(got[0].is_empty(), "{to:?}: the empty one");
+        let whole = got[1..].iter().enumerate().all(|(i, bytes)| **bytes == body(i, size(i)));
+        assert!(whole, "{to:?}: a message is another one, or came twice");
+    }
+}
+
 /// Waits until `count` messages have come on each lane in both directions, and compares each.
 fn expect_messages(ends: &mut Ends<'_>, guest: usize, count: usize, expected: impl Fn(usize, usize) -> Vec<u8>) {
     ends.until("all messages to arrive", |ends| {
@@ -258,13 +286,14 @@ pub(crate) fn host_closes(bed: &mut dyn Bed) {
     assert_eq!(ends.closed(At::Guest(other), up), None);
 }
 
-/// `from` says a lot and closes; `to` must hear all of it, then the code and the text.
+/// `from` says a lot and closes; `to` must hear all of it, on every lane, then the code and the text.
 fn closes(ends: &mut Ends<'_>, from: At, to: At, guest: usize) {
     const COUNT: usize = 42;
     let (link, back) = (ends.link(from, guest), ends.link(to, guest));
     let text = "é".repeat(limits::CLOSE_TEXT_BYTES / 2);
     for i in 0..COUNT {
         ends.message(from, link, LANES[i % LANES.len()], &body(i, 1000));
+        ends.message(from, link, Lane::UNORDERED, &body(i, 1000));
     }
     ends.close(from, link, 77, &text);
     assert_not_open(ends, from, link);
@@ -281,6 +310,7 @@ fn closes(ends: &mut Ends<'_>, from: At, to: At, guest: usize) {
             got.len()
         );
     }
+    assert_eq!(ends.messages(to, back, Lane::UNORDERED).len(), COUNT, "{to:?}: those without order too");
     assert_not_open(ends, to, back);
     ends.idle(MOMENT);
     let later = ends.log(to)[place + 1..].iter().filter(|e| concerns(&e.arrival, back)).count();

@@ -40,6 +40,7 @@ pub const CHECKS: &[Check] = &[
     ("a link opens at both ends, with facts", checks::opens),
     ("unknown links are not open", checks::unknown_links),
     ("messages arrive exactly once and in order", checks::in_order),
+    ("messages without order arrive exactly once", checks::unordered),
     ("messages of every size arrive whole", checks::message_sizes),
     ("messages beyond the limit are refused and harm nothing", checks::message_too_large),
     ("lanes that do not exist are refused", checks::no_such_lane),

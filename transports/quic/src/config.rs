@@ -98,10 +98,10 @@ impl Timing {
             .initial_mtu(1200)
             .initial_rtt(INITIAL_RTT)
             .max_concurrent_bidi_streams(VarInt::from_u32(0))
-            .max_concurrent_uni_streams(VarInt::from_u32(u32::from(Lane::COUNT) + 1))
+            .max_concurrent_uni_streams(VarInt::from_u32(STREAMS))
             .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-            .receive_window(VarInt::from_u32((u32::from(Lane::COUNT) + 1) * STREAM_WINDOW))
-            .send_window((u64::from(Lane::COUNT) + 1) * 2 * u64::from(STREAM_WINDOW))
+            .receive_window(VarInt::from_u32(WINDOW))
+            .send_window(2 * u64::from(WINDOW))
             .datagram_receive_buffer_size(Some(DATAGRAMS_IN_BYTES))
             .datagram_send_buffer_size(DATAGRAMS_OUT_BYTES)
             .congestion_controller_factory(Arc::new(quinn::congestion::BbrConfig::default()));
@@ -112,6 +112,13 @@ impl Timing {
 /// The round trip that is assumed before one was measured. A lost hello is repeated after three times this, then twice that, and
 /// so on. QUIC's own third of a second would give a handshake with losses too few attempts within the deadline of five seconds.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
+/// Streams of messages without order that may be open at a time: one message each. Beyond, the next waits until one was read. One at a
+/// link of 100 ms carries some 600 a second.
+pub(crate) const UNORDERED_STREAMS: u32 = 64;
+/// Streams that one side may have open: one for each other lane, one for the goodbye.
+pub(crate) const STREAMS: u32 = Lane::COUNT as u32 + UNORDERED_STREAMS;
+/// Bytes of all streams together: each lane its share, and each message without order its own.
+const WINDOW: u32 = Lane::COUNT as u32 * STREAM_WINDOW + UNORDERED_STREAMS * (limits::MESSAGE_BYTES as u32 + 5);
 /// Bytes that one lane may have on the way and unread. The connection's windows are so large that no lane can use up another's
 /// share: the receiver grants the sum of all streams, and the sender keeps twice as much, for what was read but not acknowledged.
 pub(crate) const STREAM_WINDOW: u32 = 128 * 1024;

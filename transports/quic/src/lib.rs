@@ -29,16 +29,17 @@
 //!   checked.
 //! * **Datagrams.** One of ours is one DATAGRAM frame, with nothing added. A peer that does not take
 //!   [`DATAGRAM_MIN_BYTES`] is closed with `PROTOCOL`.
-//! * **Streams.** Each side may open [`Lane::COUNT`] unidirectional streams for its lanes and one for its goodbye; bidirectional
-//!   streams are not granted. A stream is opened when it has something to carry. Its first byte says what it is:
+//! * **Streams.** Each side may open a unidirectional stream for each of its ordered lanes, one for its goodbye, and 64 at a
+//!   time for messages of [`Lane::UNORDERED`]; bidirectional streams are not granted. A stream is opened when it has something to carry. Its first byte says what it is:
 //!
 //!   | first byte | what follows |
 //!   |---|---|
-//!   | 0 … [`Lane::COUNT`] - 1 | the lane of that number: messages, each a `u32` (little endian) of its length and so many bytes |
+//!   | 0 … 2 | the lane of that number: messages, each a `u32` (little endian) of its length and so many bytes |
+//!   | 3 | one message of [`Lane::UNORDERED`], in the same form, and the end of the stream |
 //!   | 255 | the goodbye: a `u32` (little endian) code, then UTF-8 text to the end, at most [`CLOSE_TEXT_BYTES`] |
 //!
-//!   A lane has one stream for its whole life, and ends it only between two messages. Anything else (another first byte, a second
-//!   stream for a lane, a length beyond [`MESSAGE_BYTES`], a stream that is reset or ends within a message) closes the
+//!   An ordered lane has one stream for its whole life, and ends it only between two messages. Anything else (another first byte, a second
+//!   stream for a lane, a second message on a stream of its own, a length beyond [`MESSAGE_BYTES`], a stream that is reset or ends within a message) closes the
 //!   connection with `PROTOCOL`, and costs nobody else anything.
 //! * **Ends.** Who ends a link finishes its lanes, waits until they are acknowledged, sends the goodbye, waits until that is
 //!   acknowledged, and closes the connection with the same code and text; after a second at most it closes in any case. The
@@ -114,7 +115,7 @@
 //! [`Facts::datagram_limit`]: tidelock_netcore::transport::Facts::datagram_limit
 //! [`Facts::rate`]: tidelock_netcore::transport::Facts::rate
 //! [`LANE_QUEUE_BYTES`]: tidelock_netcore::limits::LANE_QUEUE_BYTES
-//! [`Lane::COUNT`]: tidelock_netcore::transport::Lane::COUNT
+//! [`Lane::UNORDERED`]: tidelock_netcore::transport::Lane::UNORDERED
 //! [`LinkError::Certificate`]: tidelock_netcore::error::LinkError::Certificate
 //! [`LinkError::ClosedByPeer`]: tidelock_netcore::error::LinkError::ClosedByPeer
 //! [`LinkError::Failed`]: tidelock_netcore::error::LinkError::Failed

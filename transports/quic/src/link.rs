@@ -1,7 +1,7 @@
 //! The I/O thread's side of one link, from the end of the handshake to the end of the connection.
 
 use crate::codes::{Farewell, link_error, peer_closed};
-use crate::config::FAREWELL;
+use crate::config::{FAREWELL, UNORDERED_STREAMS};
 use crate::shared::{Link, Opened};
 use bytes::Bytes;
 use quinn::{Connection, ReadExactError, RecvStream, VarInt};
@@ -47,9 +47,10 @@ pub(crate) fn open(link: &Link, connection: &Connection) -> Result<(), LinkError
 pub(crate) async fn serve(link: Arc<Link>, connection: Connection, mut stop: watch::Receiver<Option<Farewell>>) {
     let end = End(link.clone());
     let mut writers = JoinSet::new();
-    for lane in 0..Lane::COUNT {
-        writers.spawn(write_lane(link.clone(), connection.clone(), Lane(lane)));
+    for lane in (0..Lane::COUNT).map(Lane).filter(|lane| *lane != Lane::UNORDERED) {
+        writers.spawn(write_lane(link.clone(), connection.clone(), lane));
     }
+    writers.spawn(write_unordered(link.clone(), connection.clone()));
     let reason = tokio::select! {
         read = read_all(&link, &connection) => match read {
             // All is read: the other side took its leave, or the connection is lost.
@@ -159,6 +160,40 @@ async fn write_lane(link: Arc<Link>, connection: Connection, lane: Lane) {
     }
 }
 
+/// Writes the messages without order, each on a stream of its own. Ends like [`write_lane`].
+async fn write_unordered(link: Arc<Link>, connection: Connection) {
+    let out = &link.out[usize::from(Lane::UNORDERED.0)];
+    let mut farewell = link.farewell.subscribe();
+    let mut open = JoinSet::new();
+    loop {
+        let last = farewell.borrow_and_update().is_some();
+        while let Some(message) = out.pop() {
+            let length = message.len();
+            // no more streams than the other side grants, so that the other lanes find theirs
+            while open.len() >= UNORDERED_STREAMS as usize {
+                open.join_next().await;
+            }
+            let Ok(mut stream) = connection.open_uni().await else { return };
+            if stream.write_all(&[Lane::UNORDERED.0]).await.is_err() || stream.write_chunk(message).await.is_err() {
+                return;
+            }
+            let _ = stream.finish();
+            out.written(length);
+            open.spawn(async move { drop(stream.stopped().await) });
+        }
+        while open.try_join_next().is_some() {}
+        if last {
+            break;
+        }
+        tokio::select! {
+            () = out.pushed.notified() => {}
+            _ = farewell.changed() => {}
+            _ = connection.closed() => return,
+        }
+    }
+    while open.join_next().await.is_some() {}
+}
+
 /// Reads all lanes and datagrams until nothing is left to read: the connection is lost, or the other side said goodbye.
 async fn read_all(link: &Arc<Link>, connection: &Connection) -> Result<(), Violation> {
     let seen = Arc::new(AtomicU32::new(0));
@@ -196,6 +231,7 @@ async fn read_stream(link: Arc<Link>, seen: Arc<AtomicU32>, mut stream: RecvStre
     match first[0] {
         GOODBYE => read_goodbye(&link, &mut stream).await,
         lane if lane >= Lane::COUNT => Err(Violation(format!("there is no lane {lane}"))),
+        lane if lane == Lane::UNORDERED.0 => read_unordered(&link, &mut stream).await,
         lane if seen.fetch_or(1 << lane, Ordering::Relaxed) & 1 << lane != 0 => {
             Err(Violation(format!("lane {lane} has a second stream")))
         }
@@ -221,24 +257,40 @@ async fn read_goodbye(link: &Link, stream: &mut RecvStream) -> Result<(), Violat
 
 /// Reads messages, each with its length in front.
 async fn read_lane(link: &Link, lane: Lane, stream: &mut RecvStream) -> Result<(), Violation> {
-    loop {
-        let mut length = [0; PREFIX_BYTES];
-        match read(stream, &mut length).await? {
-            Read::Whole => {}
-            Read::Finished | Read::Lost => return Ok(()),
-        }
-        let length = u32::from_le_bytes(length);
-        let fits = usize::try_from(length).ok().filter(|length| *length <= limits::MESSAGE_BYTES);
-        let Some(length) = fits else { return Err(Violation(format!("a message of {length} bytes"))) };
-        // While the game does not fetch, we wait here and do not read: QUIC's flow control holds the other side back.
-        link.messages.reserve(length).await;
-        let mut message = vec![0; length];
-        match read(stream, &mut message).await? {
-            Read::Whole => link.messages.push(lane, message),
-            Read::Finished => return Err(Violation("a stream ends within a message".into())),
-            Read::Lost => return Ok(()),
-        }
+    while read_message(link, lane, stream).await?.is_some() {}
+    Ok(())
+}
+
+/// Reads the one message of a stream of its own.
+async fn read_unordered(link: &Link, stream: &mut RecvStream) -> Result<(), Violation> {
+    if read_message(link, Lane::UNORDERED, stream).await?.is_none() {
+        return Ok(());
     }
+    match read(stream, &mut [0]).await? {
+        Read::Whole => Err(Violation("more than one message on a stream of its own".into())),
+        Read::Finished | Read::Lost => Ok(()),
+    }
+}
+
+/// Reads a message and hands it over; `None` if there is no more.
+async fn read_message(link: &Link, lane: Lane, stream: &mut RecvStream) -> Result<Option<()>, Violation> {
+    let mut length = [0; PREFIX_BYTES];
+    match read(stream, &mut length).await? {
+        Read::Whole => {}
+        Read::Finished | Read::Lost => return Ok(None),
+    }
+    let length = u32::from_le_bytes(length);
+    let fits = usize::try_from(length).ok().filter(|length| *length <= limits::MESSAGE_BYTES);
+    let Some(length) = fits else { return Err(Violation(format!("a message of {length} bytes"))) };
+    // While the game does not fetch, we wait here and do not read: QUIC's flow control holds the other side back.
+    link.messages.reserve(length).await;
+    let mut message = vec![0; length];
+    match read(stream, &mut message).await? {
+        Read::Whole => link.messages.push(lane, message),
+        Read::Finished => return Err(Violation("a stream ends within a message".into())),
+        Read::Lost => return Ok(None),
+    }
+    Ok(Some(()))
 }
 
 enum Read {

@@ -71,6 +71,28 @@ fn messages_come_once_and_in_order_however_bad_the_network() {
 }
 
 #[test]
+fn a_lost_message_without_order_holds_up_no_other() {
+    let bad = ShimConfig { latency: Duration::from_millis(20), loss: 0.1, seed: SEED, ..ShimConfig::default() };
+    let (shim, mut host, mut guest, link) = through(bad);
+    const COUNT: u32 = 300;
+    let mut sent = [0; 2];
+    until(&format!("all messages, SEED={SEED}"), &mut [&mut host, &mut guest], |ends| {
+        sent[0] = feed(ends[0], link, Lane::UNORDERED, sent[0], COUNT);
+        sent[1] = feed(ends[1], GUEST, Lane::UNORDERED, sent[1], COUNT);
+        let came = [ends[0].messages(link, Lane::UNORDERED).len(), ends[1].messages(GUEST, Lane::UNORDERED).len()];
+        came.iter().all(|came| *came >= COUNT as usize)
+    });
+    for came in [host.messages(link, Lane::UNORDERED), guest.messages(GUEST, Lane::UNORDERED)] {
+        let came = numbers(&came);
+        let overtaken = came.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        assert!(overtaken > 0, "of {} lost packets none was overtaken, SEED={SEED}", shim.counters(Direction::Down).lost);
+        let mut sorted = came;
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..COUNT).collect::<Vec<_>>(), "SEED={SEED}");
+    }
+}
+
+#[test]
 fn datagrams_arrive_whole_or_not_at_all_and_at_most_once() {
     let bad = ShimConfig { loss: 0.2, burst: 3.0, duplicate: 0.2, seed: SEED, ..ShimConfig::default() };
     let (shim, mut host, mut guest, link) = through(bad);

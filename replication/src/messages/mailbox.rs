@@ -1,0 +1,231 @@
+//! What came and was not fetched yet: bounded per sender, and held back until the entities that it names are here.
+
+use super::Peer;
+use crate::entities::Entities;
+use crate::error::UsageError;
+use crate::netid::NetId;
+use crate::news::News;
+use crate::peer_id::PeerId;
+use crate::replicate::{Replicate, Restorer};
+use crate::schema::{Inner, Promise};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tidelock_netcore::limits;
+use tidelock_netcore::tick::Tick;
+
+pub(crate) struct Waiting {
+    pub(super) from: PeerId,
+    pub(super) at: Duration,
+    pub(super) words: Vec<u32>,
+    /// The tick at which it goes off.
+    pub(super) due: Option<Tick>,
+    /// Of a request or a reply.
+    pub(super) number: u32,
+}
+
+impl Waiting {
+    pub(super) fn new(from: PeerId, at: Duration, words: Vec<u32>) -> Self {
+        Self { from, at, words, due: None, number: 0 }
+    }
+
+    /// The bytes that it counts for.
+    fn cost(&self) -> usize {
+        size_of::<Self>() + self.words.len() * size_of::<u32>()
+    }
+}
+
+/// What came and was not fetched yet.
+pub(crate) struct Mailbox {
+    /// By message: in the order of arrival.
+    waiting: Vec<VecDeque<Waiting>>,
+    /// By sender: the bytes of what it sent and was not fetched.
+    held: FxHashMap<PeerId, usize>,
+    /// Names that were here and are gone, the latest ones.
+    dead: VecDeque<NetId>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(schema: &Inner) -> Self {
+        let waiting = schema.messages.iter().map(|_| VecDeque::new()).collect();
+        Self { waiting, held: FxHashMap::default(), dead: VecDeque::new() }
+    }
+
+    pub(crate) fn note_dead(&mut self, net: NetId) {
+        if self.dead.len() == limits::WAITING_MESSAGES {
+            self.dead.pop_front();
+        }
+        self.dead.push_back(net);
+    }
+
+    /// Is it known that the name was somebody's and will be nobody's?
+    pub(crate) fn is_dead(&self, net: NetId) -> bool {
+        self.dead.contains(&net)
+    }
+
+    /// A peer has left: what it said and was not fetched goes with it, but for its replies, and its events: others may have them, and
+    /// they go off everywhere.
+    pub(crate) fn forget(&mut self, peer: PeerId, schema: &Inner) {
+        let stays = |promise: Promise| promise.is_event() || promise == Promise::Reply;
+        let said = self.waiting.iter_mut().zip(&schema.messages).filter(|(_, entry)| !stays(entry.promise));
+        said.for_each(|(q, _)| q.retain(|w| w.from != peer));
+        let left: usize = self.waiting.iter().flatten().filter(|w| w.from == peer).map(Waiting::cost).sum();
+        self.held.remove(&peer);
+        if left > 0 {
+            self.held.insert(peer, left);
+        }
+    }
+
+    fn push(&mut self, message: usize, waiting: Waiting) {
+        *self.held.entry(waiting.from).or_default() += waiting.cost();
+        self.waiting[message].push_back(waiting);
+    }
+
+    fn remove(&mut self, message: usize, at: usize) -> Option<Waiting> {
+        let waiting = self.waiting[message].remove(at)?;
+        let_go(&mut self.held, &waiting);
+        Some(waiting)
+    }
+
+    fn held(&self, peer: PeerId) -> usize {
+        self.held.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// Takes out the messages of one type that can be read now, in order. One that names an entity which is not here holds back
+    /// those that came after it from the same sender, if they are `ordered`. Those that go off after the tick `now` stay.
+    pub(super) fn fetch<M: Replicate>(
+        &mut self,
+        message: usize,
+        ordered: bool,
+        now: Tick,
+        entities: &Entities,
+    ) -> Vec<(Waiting, M)> {
+        let mut out = Vec::new();
+        let mut blocked: Vec<PeerId> = Vec::new();
+        let mut left = VecDeque::new();
+        for w in std::mem::take(&mut self.waiting[message]) {
+            if w.due.is_some_and(|due| due > now) {
+                left.push_back(w);
+                continue;
+            }
+            let read = if blocked.contains(&w.from) {
+                None
+            } else {
+                M::restore(&mut Restorer::new(&w.words, &|net| entities.entity_of(net))).ok()
+            };
+            match read {
+                Some(value) => {
+                    let_go(&mut self.held, &w);
+                    out.push((w, value));
+                }
+                None => {
+                    if ordered {
+                        blocked.push(w.from);
+                    }
+                    left.push_back(w);
+                }
+            }
+        }
+        self.waiting[message] = left;
+        out
+    }
+}
+
+fn let_go(held: &mut FxHashMap<PeerId, usize>, waiting: &Waiting) {
+    if let Some(bytes) = held.get_mut(&waiting.from) {
+        *bytes -= waiting.cost();
+        if *bytes == 0 {
+            held.remove(&waiting.from);
+        }
+    }
+}
+
+impl Peer {
+    /// The messages of one type that have come, oldest first, with who sent them. Those that name an entity which is not here
+    /// yet wait, and hold back later ones of the same type and sender, unless they are unordered.
+    ///
+    /// # Errors
+    /// [`UsageError::NotInSchema`]; [`UsageError::NotAllowed`] for requests.
+    pub fn messages<M: Replicate>(&mut self) -> Result<Vec<(PeerId, M)>, UsageError> {
+        let index = self.message_index::<M>()?;
+        if self.schema.messages[index].promise == Promise::Request {
+            return Err(UsageError::NotAllowed("fetch requests as messages: use `requests`"));
+        }
+        let ordered = self.schema.messages[index].promise != Promise::Unordered;
+        let taken = self.mailbox.fetch::<M>(index, ordered, self.time.tick, &self.entities);
+        Ok(taken.into_iter().map(|(waiting, message)| (waiting.from, message)).collect())
+    }
+
+    /// Puts a message into the box, and drops the oldest of its sender's if there are too many.
+    pub(super) fn put_in_box(&mut self, message: usize, waiting: Waiting) {
+        let from = waiting.from;
+        if !(self.schema.messages[message].is_complete)(&waiting.words) {
+            // no arrival could ever complete it, and it would hold up all that follow
+            return self.note_dropped(message, &waiting);
+        }
+        while self.mailbox.held(from) + waiting.cost() > limits::MAILBOX_BYTES {
+            self.drop_oldest(from);
+        }
+        self.mailbox.push(message, waiting);
+    }
+
+    /// Drops messages whose entities did not come in time, or are known to be gone, and the oldest of those that wait if a sender
+    /// has too many.
+    pub(crate) fn resolve_messages(&mut self) {
+        let (now, tick) = (self.time.now, self.time.tick);
+        for index in 0..self.mailbox.waiting.len() {
+            let layout = &self.schema.messages[index].layout;
+            if !layout.has_entities() {
+                continue;
+            }
+            let (entities, dead) = (&self.entities, &self.mailbox.dead);
+            let missing = |n: &NetId| n.0 != 0 && entities.entity_of(*n).is_none();
+            let mut waiting: FxHashMap<PeerId, usize> = FxHashMap::default();
+            let mut dropped = Vec::new();
+            // the newest first: those beyond the limit are the oldest
+            for (i, w) in self.mailbox.waiting[index].iter().enumerate().rev() {
+                let mut names = layout.entities(&w.words).filter(missing).peekable();
+                if names.peek().is_none() {
+                    continue;
+                }
+                let count = waiting.entry(w.from).or_default();
+                *count += 1;
+                let early = w.due.is_some_and(|due| due > tick);
+                let hopeless = !early && now > w.at + limits::WAITING_TIME || names.any(|n| dead.contains(&n));
+                if hopeless || *count > limits::WAITING_MESSAGES {
+                    dropped.push(i);
+                }
+            }
+            for i in dropped {
+                self.drop_waiting(index, i);
+            }
+        }
+    }
+
+    fn drop_oldest(&mut self, from: PeerId) {
+        let oldest = self.mailbox.waiting.iter().enumerate().filter_map(|(i, q)| {
+            let at = q.iter().position(|w| w.from == from)?;
+            Some((q[at].at, i, at))
+        });
+        if let Some((_, index, at)) = oldest.min() {
+            self.drop_waiting(index, at);
+        }
+    }
+
+    fn drop_waiting(&mut self, index: usize, at: usize) {
+        if let Some(waiting) = self.mailbox.remove(index, at) {
+            self.note_dropped(index, &waiting);
+        }
+    }
+
+    fn note_dropped(&mut self, index: usize, waiting: &Waiting) {
+        let (from, promise) = (waiting.from, self.schema.messages[index].promise);
+        if matches!(promise, Promise::Request | Promise::Reply) {
+            self.dropped_unanswered(index, waiting);
+        }
+        if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
+            link.counters.dropped_messages += 1;
+        }
+        self.news.push(News::MessageDropped { from, message: self.schema.messages[index].name.clone() });
+    }
+}
