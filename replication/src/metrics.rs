@@ -1,4 +1,4 @@
-//! Counters, gauges and one histogram through the [`metrics`](::metrics) facade: what a dashboard of a server wants to know.
+//! Counters, gauges and one histogram through the [`metrics`](https://docs.rs/metrics) facade: what a dashboard of a server wants to know.
 //!
 //! A [`Reporter`] reads the counters that a peer has anyway, once a second; between two reports it costs one comparison, and a game
 //! without one pays nothing. Which program gets the figures is the business of the facade's exporters.
