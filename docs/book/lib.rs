@@ -17,6 +17,7 @@ macro_rules! pages {
 pages! {
     Introduction "introduction.md"
     GettingStarted "getting-started.md"
+    Arena "arena.md"
     Concepts "concepts.md"
     WhichPolicy "which-policy.md"
     Components "components.md"
