@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{news:?}");
         }
         if let Some(reason) = peer.ended() {
-            return Err(reason.clone().into());
+            return Err(reason.to_string().into());
         }
         while let Some(mut step) = peer.next_step(&mut world) {
             if mine.is_none() {
