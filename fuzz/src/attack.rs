@@ -320,6 +320,7 @@ fn forged_bulk(from: &mut Source<'_>, out: &mut Vec<u8>) {
         0 => Bulk::Announce(Announce { topic, id, length: number, digest: u64::from(from.short()) }).write(out),
         1 => Bulk::Announce(Announce { topic, id, length: 16 << 20, digest: 0 }).write(out),
         2 => Bulk::Piece { topic, id, offset: number, bytes: from.bytes() }.write(out),
+        _ if what & 8 != 0 && topic == 4 => Bulk::Gone { topic, id }.write(out),
         _ => Bulk::Word { topic, id, bytes: number }.write(out),
     }
 }

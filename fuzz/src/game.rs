@@ -5,7 +5,7 @@ use hecs::{Component, Entity, World};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tidelock::policy::{Absent, Host, Owner};
-use tidelock::{Config, Interpolate, NetId, Networked, Peer, PeerId, Replicate, Schema, Simulated, To};
+use tidelock::{Config, Interpolate, LargeMessage, NetId, Networked, Peer, PeerId, Replicate, Request, Schema, Simulated, To};
 
 /// A place.
 #[derive(Clone, Copy, Debug, PartialEq, Replicate, Interpolate)]
@@ -83,6 +83,60 @@ pub struct Shout {
     pub text: String,
 }
 
+/// A message without order.
+#[derive(Clone, Debug, PartialEq, Replicate)]
+pub struct Mutter {
+    /// Any.
+    pub number: u16,
+}
+
+/// A sequenced message.
+#[derive(Clone, Debug, PartialEq, Replicate)]
+pub struct Glance {
+    /// Any.
+    pub number: u16,
+}
+
+/// An event that names an entity, perhaps.
+#[derive(Clone, Debug, PartialEq, Replicate)]
+pub struct Bang {
+    /// Which, if any.
+    pub target: Option<Entity>,
+}
+
+/// A guest's event for all.
+#[derive(Clone, Debug, PartialEq, Replicate)]
+pub struct Cheer {
+    /// Any.
+    #[net(max = 32)]
+    pub text: String,
+}
+
+/// A request that is answered with what it says.
+#[derive(Clone, Debug, PartialEq, Replicate)]
+pub struct Ask {
+    /// Any.
+    pub number: u16,
+}
+
+impl Request for Ask {
+    type Reply = Mutter;
+}
+
+/// Something large.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scroll(pub Vec<u8>);
+
+impl LargeMessage for Scroll {
+    fn to_bytes(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.iter().all(|byte| *byte == 7).then(|| Self(bytes.to_vec()))
+    }
+}
+
 /// The schema, made once.
 #[must_use]
 pub fn schema() -> Schema {
@@ -108,6 +162,12 @@ fn make_schema() -> Schema {
         })
         .message::<Order>("order")
         .unreliable_message::<Shout>("shout")
+        .unordered_message::<Mutter>("mutter")
+        .sequenced_message::<Glance>("glance")
+        .event::<Bang>("bang")
+        .shared_event::<Cheer>("cheer")
+        .request::<Ask>("ask")
+        .large_message::<Scroll>("scroll")
         .build()
         .expect("a schema without mistakes")
 }
@@ -163,6 +223,16 @@ impl Program {
         while self.peer.poll_news().is_some() {}
         let _ = self.peer.messages::<Order>().expect("it is in the schema");
         let _ = self.peer.messages::<Shout>().expect("it is in the schema");
+        let _ = self.peer.messages::<Mutter>().expect("it is in the schema");
+        let _ = self.peer.messages::<Glance>().expect("it is in the schema");
+        let _ = self.peer.events::<Bang>().expect("it is in the schema");
+        let _ = self.peer.events::<Cheer>().expect("it is in the schema");
+        let _ = self.peer.large_messages::<Scroll>().expect("it is in the schema");
+        for (_, id, ask) in self.peer.requests::<Ask>().expect("it is in the schema") {
+            // its asker may have left
+            let _ = self.peer.reply(&self.world, id, &Mutter { number: ask.number });
+        }
+        let _ = self.peer.replies::<Ask>().expect("it is in the schema");
     }
 
     /// The same, lent to the game.
@@ -235,10 +305,28 @@ impl Actor<'_> {
                 let to = if self.peer.is_host() { To::All } else { To::Host };
                 let _ = self.peer.send_message(self.world, to, &Order { target, number: how.into() });
                 let _ = self.peer.send_message(self.world, to, &Shout { text: "hoy".into() });
+                self.say(to, target, how);
             }
             14 if how == 0 => self.put(entity, Position { x: f32::NAN, y: 1e9 }),
             14 => self.put(entity, Position { x: 1.0, y: 333.0 }),
             _ => self.put(entity, Position { x: f32::from(which), y: f32::from(how) }),
+        }
+    }
+
+    /// One more message of some sort. What cannot be sent now is not.
+    fn say(&mut self, to: To<'_>, target: Entity, how: u8) {
+        let (number, other) = (how.into(), if self.peer.is_host() { PeerId(1) } else { PeerId::HOST });
+        match how % 7 {
+            0 => drop(self.peer.send_message(self.world, to, &Mutter { number })),
+            1 => drop(self.peer.send_message(self.world, to, &Glance { number })),
+            2 => drop(self.peer.send_message(self.world, to, &Bang { target: Some(target) })),
+            3 => drop(self.peer.send_message(self.world, To::All, &Cheer { text: "hooray".into() })),
+            4 => {
+                let tick = self.peer.event_tick().plus(number.into());
+                drop(self.peer.send_event_at(self.world, to, tick, &Bang { target: None }));
+            }
+            5 => drop(self.peer.request(self.world, other, &Ask { number })),
+            _ => drop(self.peer.send_large(self.world, to, &Scroll(vec![7; usize::from(how) * 40]))),
         }
     }
 

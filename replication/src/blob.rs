@@ -83,19 +83,21 @@ impl Link {
         if starves && self.draft_piece(PIECE_HEAD + PIECE_LEAST).is_some() {
             self.send_piece(transport, now, PIECE_HEAD + PIECE_LEAST)?;
         }
-        while !full {
+        if full {
+            return Ok(());
+        }
+        loop {
             let room = self.spare_room(now, interval);
             // where the bucket never holds a whole piece, it is a smaller one
             let limit = (self.allowance.capacity() / 2).saturating_sub(overhead).min(PIECE_HEAD + limits::BLOB_PIECE);
-            let Some(size) = self.draft_piece(limit) else { break };
+            let Some(size) = self.draft_piece(limit) else { return Ok(()) };
             // the transport's own room is left to datagrams
             let free = transport.facts(self.id).map_or(0, |facts| facts.free);
             let fits = room >= size + overhead && free >= size + 2 * limits::DATAGRAM_MAX_BYTES;
             if !fits || !self.send_piece(transport, now, limit)? {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Writes the next message of a blob, of at most so many bytes; how many it has.

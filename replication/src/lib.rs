@@ -140,7 +140,7 @@ pub use input::{Input, InputReport, Press, Source};
 pub use interpolate::Interpolate;
 pub use lag::{Past, SeenAt};
 pub use link::{Backlog, LinkCounters};
-pub use messages::{Event, LargeId, LargeMessage, Request, RequestFailure, RequestId, To};
+pub use messages::{Event, LargeId, LargeMessage, Replies, Request, RequestFailure, RequestId, To};
 pub use netid::NetId;
 pub use news::News;
 pub use order::Ordered;

@@ -17,7 +17,7 @@ mod mailbox;
 mod ride;
 
 pub(crate) use ask::Asking;
-pub use ask::{Request, RequestFailure, RequestId};
+pub use ask::{Replies, Request, RequestFailure, RequestId};
 pub(crate) use events::{Event as Rider, EventsIn, EventsOut};
 pub(crate) use large::{LargeBox, LargeOut};
 pub use large::{LargeId, LargeMessage};

@@ -4,11 +4,11 @@ mod second_decoder;
 
 use second_decoder::bits::{Bits, widen};
 use second_decoder::codings::read_codings;
-use second_decoder::messages::{read_control, read_reliable, read_unreliable};
+use second_decoder::messages::{Event, GameMessage, read_any, read_control, read_events, read_reliable, read_unreliable};
 use second_decoder::packet::{Context, Known, Packet, Stamp, read_front, read_head, read_rest};
 use second_decoder::stream::{Mirror, Stream};
 use second_decoder::values::{Base, read_value};
-use second_decoder::{Code, Fault, Schema, fields};
+use second_decoder::{Code, Fault, Schema, Sort, fields};
 
 fn bytes(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal")).collect()
@@ -25,7 +25,16 @@ fn two_components() -> Schema {
 }
 
 fn known<'a>(schema: &'a Schema, mirror: &'a Mirror) -> Known<'a> {
-    Known { schema, mirror, blocks: 4096, greatest_number: 4, greatest_send_tick: 4, session_tick: 299, greatest_sent_back: 110 }
+    Known {
+        schema,
+        mirror,
+        blocks: 4096,
+        greatest_number: 4,
+        greatest_send_tick: 4,
+        session_tick: 299,
+        greatest_sent_back: 110,
+        events: (true, 1),
+    }
 }
 
 fn read(hex: &str) -> Result<Packet, Fault> {
@@ -48,6 +57,7 @@ fn empty() -> Packet {
         codings: None,
         entries: Vec::new(),
         list: None,
+        events: Vec::new(),
     }
 }
 
@@ -163,4 +173,59 @@ fn messages() {
     assert_eq!(read_unreliable(&schema, &bytes("05 04")).map(|message| message.words), Ok(vec![1]));
     assert!(read_reliable(&schema, &bytes("01 01")).is_err(), "a message that goes in datagrams");
     assert!(read_reliable(&schema, &bytes("02 01")).is_err(), "a number that the schema does not have");
+}
+
+/// The messages of the page's examples: each a text of at most 40 bytes and an optional u16.
+fn every_message() -> Schema {
+    let both = fields(&[
+        ("_text", Code::Text { cap: 40 }),
+        ("_number", Code::Maybe { fields: 1 }),
+        ("_number.some", Code::Number { max: 65_535, order: 2 }),
+    ]);
+    let sorts = [
+        ("bang", Sort::Event),
+        ("chat", Sort::Ordered),
+        ("cheer", Sort::SharedEvent),
+        ("hint", Sort::Request),
+        ("hint.reply", Sort::Reply),
+        ("spot", Sort::Sequenced),
+        ("wink", Sort::Unreliable),
+    ];
+    let schema = Schema::new(&[], 1, 1, &[]).and_message("nothing", Sort::Unordered, Vec::new());
+    sorts.into_iter().fold(schema, |schema, (name, sort)| schema.and_message(name, sort, both.clone()))
+}
+
+/// `hi` and 7.
+fn hi_and_seven() -> Vec<u32> {
+    let mut words = vec![0; 13];
+    (words[0], words[1], words[11], words[12]) = (2, 0x6968, 1, 7);
+    words
+}
+
+#[test]
+fn messages_of_every_promise() {
+    let schema = every_message();
+    let read = |lane, hex: &str| read_any(&schema, lane, &bytes(hex));
+    let message = |index| GameMessage { index, words: hi_and_seven() };
+    assert_eq!(read(Some(1), "01 02 5a da 03 00"), Ok((None, message(1))));
+    assert_eq!(read(None, "1d 08 68 69 0f 00 00"), Ok((None, message(7))));
+    assert_eq!(read(None, "19 10 0c 08 04 08 68 69 0f 00 00"), Ok((Some(0x0102_0304), message(6))));
+    assert_eq!(read(Some(1), "03 05 00 00 00 02 5a da 03 00"), Ok((Some(5), message(3))));
+    assert_eq!(read(Some(1), "04 05 00 00 00 05 b4 b4 07 00"), Ok((Some(5), message(4))));
+    assert_eq!(read(Some(1), "04 05 00 00 00 00"), Ok((Some(5), GameMessage { index: 4, words: Vec::new() })), "refused");
+    assert_eq!(read(Some(3), "05"), Ok((None, GameMessage { index: 5, words: Vec::new() })));
+    assert!(read(Some(3), "01 02 5a da 03 00").is_err(), "on another lane");
+    assert!(read(Some(1), "00 02 5a da 03 00").is_err(), "an event is in packets alone");
+}
+
+#[test]
+fn events_in_a_packet() {
+    let (schema, bytes) = (every_message(), bytes("06 00 00 1c 2c a0 a5 3d 00 20 30 01 02 5a da 03 00"));
+    let mut bits = Bits::new(&bytes);
+    let events = read_events(&mut bits, &schema, true, 65_530, 300);
+    bits.ended().expect("nothing follows");
+    let first = Event { number: 65_537, index: 0, shared: None, at: Some(330), words: hi_and_seven() };
+    let second = Event { number: 65_538, index: 2, shared: Some(9), at: None, words: hi_and_seven() };
+    assert_eq!(events, Ok(vec![first, second]));
+    assert!(read_events(&mut Bits::new(&bytes), &schema, true, 64_000, 300).is_err(), "so far ahead it cannot be");
 }

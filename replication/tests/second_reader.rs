@@ -111,7 +111,7 @@ impl Link {
 fn check_sent(sender: &mut Sender, back: &Stream, greatest_sent_back: u64, bytes: &[u8], tick: u64) {
     let mut bits = Bits::new(bytes);
     let front = read_front(&mut bits, sender.number.max(1), sender.send_tick.max(1)).expect("a state packet");
-    let header = read_header(&mut bits, front, tick, greatest_sent_back).expect("a header");
+    let (header, _) = read_header(&mut bits, front, tick, greatest_sent_back).expect("a header");
     assert_eq!(header.number, sender.number + 1, "numbers are counted");
     assert!(header.complete <= header.session_tick, "complete beyond the tick: {header}");
     assert!(header.floor <= header.number, "a floor above the number: {header}");

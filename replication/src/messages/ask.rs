@@ -88,6 +88,9 @@ impl<Q> fmt::Debug for RequestId<Q> {
     }
 }
 
+/// Replies, with what they reply to: see [`Peer::replies`].
+pub type Replies<Q> = Vec<(RequestId<Q>, <Q as Request>::Reply)>;
+
 /// Why a request has no reply.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -226,7 +229,7 @@ impl Peer {
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`].
-    pub fn replies<Q: Request>(&mut self) -> Result<Vec<(RequestId<Q>, Q::Reply)>, UsageError> {
+    pub fn replies<Q: Request>(&mut self) -> Result<Replies<Q>, UsageError> {
         let (_, index) = self.request_index::<Q>()?;
         let taken = self.mailbox.fetch::<Q::Reply>(index, true, self.time.tick, &self.entities);
         Ok(taken.into_iter().map(|(w, reply)| (RequestId::new(w.from, w.number), reply)).collect())

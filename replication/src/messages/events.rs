@@ -149,6 +149,11 @@ impl EventsOut {
         !full
     }
 
+    /// How many of those that are not acknowledged are handed on for a peer.
+    pub(super) fn count_of(&self, from: PeerId) -> usize {
+        self.queue.iter().filter(|leaving| leaving.event.relay == Some(from)).count()
+    }
+
     /// Is there something to send?
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting > 0

@@ -8,6 +8,7 @@ use crate::peer_id::PeerId;
 use crate::replicate::Replicate;
 use crate::schema::Promise;
 use hecs::World;
+use tidelock_netcore::error::PeerError;
 use tidelock_netcore::limits;
 use tidelock_netcore::packet::PacketKind;
 use tidelock_netcore::tick::Tick;
@@ -95,20 +96,31 @@ impl Peer {
     }
 
     /// Takes the events that have come from a peer, each in its turn.
-    pub(crate) fn take_events(&mut self, world: &World, index: usize) {
+    pub(crate) fn take_events(&mut self, world: &mut World, index: usize) {
         while let Some(event) = self.links[index].incoming.events.pop() {
             let Leaving { message, relay, at, words } = event;
             let peer = self.links[index].peer;
             let from = if self.is_host() { peer } else { relay.unwrap_or(peer) };
-            if self.is_host() && relay.is_some() {
-                self.relay_event(world, index, message, &words, at);
+            if self.is_host()
+                && relay.is_some()
+                && let Err(error) = self.relay_event(world, index, message, &words, at)
+            {
+                return self.misbehaved(world, index, error);
             }
             self.put_in_box(message, Waiting { due: at, ..Waiting::new(from, self.time.now, words) });
         }
     }
 
-    /// Host: a guest's event goes on to the other guests.
-    fn relay_event(&mut self, world: &World, index: usize, message: usize, words: &[u32], due: Option<Tick>) {
+    /// Host: a guest's event goes on to the other guests. Where one has no room for it, and most of what fills it is that guest's, the
+    /// guest sends too many; else the other is too slow.
+    fn relay_event(
+        &mut self,
+        world: &World,
+        index: usize,
+        message: usize,
+        words: &[u32],
+        due: Option<Tick>,
+    ) -> Result<(), PeerError> {
         let from = self.links[index].peer;
         let mut masked = Vec::new();
         for at in (0..self.links.len()).filter(|at| *at != index) {
@@ -121,10 +133,13 @@ impl Peer {
                 }
             };
             if self.post_event(at, message, words, due, Some(from)).is_err() {
-                // nobody is at a call that could be told: who does not take what must arrive is too slow
+                if self.links[at].events.count_of(from) * 2 > limits::EVENTS_IN_FLIGHT {
+                    return Err(PeerError::OverLimit { what: "the events that others can take" });
+                }
                 self.links[at].give_up();
             }
         }
+        Ok(())
     }
 
     /// Sends what finds no state to ride along with, in packets without state; `urgent`: only if it must not wait for some.
@@ -133,7 +148,10 @@ impl Peer {
         loop {
             let link = &mut self.links[index];
             let due = if urgent { link.events.is_urgent(now) } else { link.events.is_waiting() };
-            let Some(facts) = transport.facts(link.id).filter(|_| due && link.subscriber.has_room()) else { return };
+            if !due || !link.subscriber.has_room() {
+                return;
+            }
+            let Some(facts) = transport.facts(link.id) else { return };
             let Some(limit) = link.state_limit(&facts, now, interval).filter(|limit| facts.free >= *limit) else { return };
             let Some(size) = self.send_mark(index, transport, limit) else { return };
             let link = &mut self.links[index];

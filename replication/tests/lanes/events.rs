@@ -61,7 +61,7 @@ fn frame(table: &mut Table, diaries: &mut Vec<Diary>, number: u64, sending: bool
             sent.entry('b').or_default().push(tick);
         }
         if chance == 1 || chance == 4 {
-            let due = number % 3 == 0;
+            let due = number.is_multiple_of(3);
             match due {
                 true => seat.peer.send_event_at(&seat.world, To::All, tick.plus(30), &Cheer(cheer)).unwrap(),
                 false => seat.peer.send_message(&seat.world, To::All, &Cheer(cheer)).unwrap(),
@@ -318,4 +318,27 @@ fn numbers_wrap_and_nothing_is_lost() {
         came.extend(table.seat(1).peer.events::<Bang>().unwrap().into_iter().map(|e| e.value.0));
     }
     assert_eq!(came, (0..400).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_floods_others_with_events_goes_and_nobody_else_does() {
+    let (mut table, network) = table(6, &schema(), &Config::default(), 3, Conditions::default());
+    // one who takes nothing for a while
+    let slow = network.links()[1];
+    network.edit(slow, tidelock_loopback::Direction::Down, |net| net.partition(Duration::ZERO, true));
+    for number in 0..60 {
+        if let Some(guest) = &mut table.seats[1] {
+            // what finds no room is not sent
+            while guest.peer.is_in_session() && guest.peer.send_message(&guest.world, To::All, &Cheer(number)).is_ok() {}
+        }
+        table.rest(1);
+    }
+    assert!(!table.seat(1).peer.is_in_session(), "the one who floods");
+    let now = table.now;
+    network.edit(slow, tidelock_loopback::Direction::Down, |net| net.partition(now, false));
+    table.rest(120);
+    for seat in [2, 3] {
+        assert!(table.seat(seat).peer.is_in_session(), "seat {seat}");
+        assert!(table.seat(seat).peer.events::<Cheer>().unwrap().len() >= limits::EVENTS_IN_FLIGHT / 2, "seat {seat}");
+    }
 }

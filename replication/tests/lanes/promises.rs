@@ -2,9 +2,10 @@
 
 use crate::{foul, table};
 use std::time::Duration;
+use tidelock::layout::LayoutError;
 use tidelock::policy::Host;
 use tidelock::testing::Table;
-use tidelock::{Config, PeerId, Replicate, Schema, To, UsageError};
+use tidelock::{Config, PeerId, Replicate, Schema, SchemaMistake, To, UsageError};
 use tidelock_loopback::Conditions;
 
 #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
@@ -116,4 +117,73 @@ fn one_some_all_and_all_but_one() {
         Ok(vec![]),
         "nothing was sent to those before the one that is not there"
     );
+}
+
+macro_rules! of_every_size {
+    ($($none:ident $most:ident),*) => { $(
+        #[derive(Debug, PartialEq, Replicate)]
+        struct $none;
+        #[derive(Debug, PartialEq, Replicate)]
+        struct $most {
+            #[net(max = 512)]
+            text: String,
+            #[net(max = 385)]
+            more: String,
+        }
+        impl $most {
+            fn full() -> Self {
+                Self { text: "x".repeat(512), more: "y".repeat(385) }
+            }
+        }
+    )* };
+}
+of_every_size!(Ordered0 OrderedMost, Unordered0 UnorderedMost, Loose0 LooseMost, Sequenced0 SequencedMost);
+
+#[derive(Debug, Replicate)]
+struct TooLong {
+    #[net(max = 512)]
+    _text: String,
+    #[net(max = 400)]
+    _more: String,
+}
+
+/// Sends one that is empty and one that is as large as can be, again and again if they may be lost, until both have come whole.
+fn both_come<N: Replicate, M: Replicate + PartialEq>(table: &mut Table, none: &N, most: &M, again: bool) {
+    for (from, to, at) in [(0, To::All, 1), (1, To::Host, 0)] {
+        let mut came = (0, 0);
+        for frame in 0..300 {
+            let seat = table.seat(from);
+            if frame == 0 || again {
+                seat.peer.send_message(&seat.world, to, none).unwrap();
+                seat.peer.send_message(&seat.world, to, most).unwrap();
+            }
+            table.rest(1);
+            let peer = &mut table.seat(at).peer;
+            came.0 += peer.messages::<N>().unwrap().len();
+            came.1 += peer.messages::<M>().unwrap().iter().filter(|(_, m)| m == most).count();
+        }
+        let what = std::any::type_name::<M>();
+        assert!(if again { came.0 > 50 && came.1 > 50 } else { came == (1, 1) }, "{what} from seat {from}: {came:?}");
+    }
+}
+
+#[test]
+fn nothing_and_the_most_on_every_lane_and_no_more() {
+    let schema = Schema::builder("sizes").kind::<Pawn>("pawn", Host::default());
+    let schema = schema.message::<Ordered0>("ordered0").message::<OrderedMost>("ordered");
+    let schema = schema.unordered_message::<Unordered0>("unordered0").unordered_message::<UnorderedMost>("unordered");
+    let schema = schema.unreliable_message::<Loose0>("loose0").unreliable_message::<LooseMost>("loose");
+    let schema = schema.sequenced_message::<Sequenced0>("sequenced0").sequenced_message::<SequencedMost>("sequenced");
+    let config = Config { bandwidth: 8_000_000, ..Config::default() };
+    let (mut table, _network) = table(5, &schema.build().unwrap(), &config, 1, foul());
+    both_come(&mut table, &Ordered0, &OrderedMost::full(), false);
+    both_come(&mut table, &Unordered0, &UnorderedMost::full(), false);
+    both_come(&mut table, &Loose0, &LooseMost::full(), true);
+    both_come(&mut table, &Sequenced0, &SequencedMost::full(), true);
+    let too_long = Schema::builder("sizes").message::<TooLong>("long").build().map(|_| ()).unwrap_err().0;
+    assert!(matches!(&too_long[..], [SchemaMistake::Layout { error: LayoutError::TooLarge(_), .. }]), "{too_long:?}");
+    let host = table.seat(0);
+    let over = OrderedMost { text: "x".repeat(513), more: String::new() };
+    let refused = host.peer.send_message(&host.world, To::All, &over);
+    assert!(matches!(refused, Err(UsageError::Message(_))), "{refused:?}");
 }

@@ -54,7 +54,7 @@ fn each_has_one_outcome_however_bad_the_network() {
             for (from, to) in [(0, 1), (0, 2), (1, 0), (2, 0)] {
                 let peer = table.seat(to).peer.local();
                 let seat = table.seat(from);
-                if i < 300 && (i + to as u16) % 3 == 0 {
+                if i < 300 && (i + to as u16).is_multiple_of(3) {
                     let id = seat.peer.request(&seat.world, peer, &Add(i, 7)).unwrap();
                     assert_eq!(id.peer(), peer);
                     open.insert((from, to, id.number()), u32::from(i) + 7);

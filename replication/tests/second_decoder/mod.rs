@@ -53,11 +53,24 @@ pub struct Component {
     pub fields: Vec<Field>,
 }
 
+/// What a message of the game is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Unreliable,
+    Ordered,
+    Unordered,
+    Sequenced,
+    Event,
+    SharedEvent,
+    Request,
+    Reply,
+}
+
 /// A message of the game.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub name: String,
-    pub reliable: bool,
+    pub sort: Sort,
     pub fields: Vec<Field>,
 }
 
@@ -96,11 +109,22 @@ impl Schema {
         components.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         let mut messages: Vec<_> = messages
             .iter()
-            .map(|(name, reliable, fields)| Message { name: (*name).into(), reliable: *reliable, fields: fields.clone() })
+            .map(|(name, reliable, fields)| Message {
+                name: (*name).into(),
+                sort: if *reliable { Sort::Ordered } else { Sort::Unreliable },
+                fields: fields.clone(),
+            })
             .collect();
         messages.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         let presence = presence_fields(components.len() as u32, kinds, owners);
         Self { components, messages, owners, rate: 60, presence, velocities: Vec::new() }
+    }
+
+    /// The same with one more message.
+    pub fn and_message(mut self, name: &str, sort: Sort, fields: Vec<Field>) -> Self {
+        self.messages.push(Message { name: name.into(), sort, fields });
+        self.messages.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+        self
     }
 
     /// The table of a component by its column: 0 is presence.

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use super::bits::{Bits, widen};
 use super::codings::{Codings, Forecast, MaskGuess, read_codings};
 use super::guess::{by_motion, by_velocity};
+use super::messages::{Event, read_events};
 use super::rows::{List, read_list_of_rows};
 use super::stream::Mirror;
 use super::tables::usual_of;
@@ -37,6 +38,7 @@ pub struct Packet {
     pub entries: Vec<Entry>,
     /// Of a packet with a list of rows.
     pub list: Option<List>,
+    pub events: Vec<Event>,
 }
 
 impl Packet {
@@ -92,6 +94,8 @@ pub struct Known<'a> {
     pub session_tick: u64,
     /// The greatest number that was sent in the other direction.
     pub greatest_sent_back: u64,
+    /// Does a host speak? And the number after the greatest up to which all events have come.
+    pub events: (bool, u64),
 }
 
 /// Reads the kind, the number and the send tick.
@@ -107,8 +111,18 @@ pub fn read_front(bits: &mut Bits<'_>, greatest_number: u64, greatest_send_tick:
 }
 
 /// Reads the header after the front.
-pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greatest_sent_back: u64) -> Result<Packet, Fault> {
+pub fn read_header(
+    bits: &mut Bits<'_>,
+    front: Front,
+    session_tick: u64,
+    greatest_sent_back: u64,
+) -> Result<(Packet, bool), Fault> {
     let session_tick = widen(bits.number(16)?, session_tick);
+    // 63 in the place of an age: events follow the state
+    let has_events = bits.clone().number(6)? == 63;
+    if has_events {
+        bits.number(6)?;
+    }
     let base = read_base(bits, front.send_tick)?;
     let behind = if bits.bit()? { 0 } else { bits.exp_golomb(3)? };
     let complete = session_tick.checked_sub(behind).ok_or(Fault::Malformed("complete below 0"))?;
@@ -116,7 +130,7 @@ pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greates
     let ack = if bits.bit()? { Some(read_ack(bits, greatest_sent_back)?) } else { None };
     let stamp = if bits.bit()? { Some(read_stamp(bits)?) } else { None };
     let Front { number, send_tick, .. } = front;
-    Ok(Packet {
+    let packet = Packet {
         number,
         send_tick,
         session_tick,
@@ -128,31 +142,37 @@ pub fn read_header(bits: &mut Bits<'_>, front: Front, session_tick: u64, greates
         codings: None,
         entries: Vec::new(),
         list: None,
-    })
+        events: Vec::new(),
+    };
+    Ok((packet, has_events))
 }
 
 /// Reads everything after the front.
 pub fn read_rest(mut bits: Bits<'_>, front: Front, known: Known<'_>) -> Result<Packet, Fault> {
-    let mut packet = read_header(&mut bits, front, known.session_tick, known.greatest_sent_back)?;
+    let (mut packet, has_events) = read_header(&mut bits, front, known.session_tick, known.greatest_sent_back)?;
     if front.is_list {
         packet.list = Some(read_list_of_rows(&mut bits, &packet, known)?);
-        bits.ended()?;
-        return Ok(packet);
+    } else if bits.bit()? {
+        read_entries(&mut bits, &mut packet, known)?;
     }
-    if !bits.bit()? {
-        bits.ended()?;
-        return Ok(packet);
-    }
-    packet.codings = Some(read_codings(&mut bits, known.schema)?);
-    still_kept(packet.base, &packet, known)?;
-    let mut context = Context::default();
-    while let Some(mut entry) = read_head(&mut bits, &packet, &context, known)? {
-        entry.values = read_values(&mut bits, &packet, &entry, known)?;
-        context = Context::after(&entry);
-        packet.entries.push(entry);
+    if has_events {
+        let (from_host, next) = known.events;
+        packet.events = read_events(&mut bits, known.schema, from_host, next, packet.session_tick)?;
     }
     bits.ended()?;
     Ok(packet)
+}
+
+fn read_entries(bits: &mut Bits<'_>, packet: &mut Packet, known: Known<'_>) -> Result<(), Fault> {
+    packet.codings = Some(read_codings(bits, known.schema)?);
+    still_kept(packet.base, packet, known)?;
+    let mut context = Context::default();
+    while let Some(mut entry) = read_head(bits, packet, &context, known)? {
+        entry.values = read_values(bits, packet, &entry, known)?;
+        context = Context::after(&entry);
+        packet.entries.push(entry);
+    }
+    Ok(())
 }
 
 pub fn read_base(bits: &mut Bits<'_>, send_tick: u64) -> Result<Option<u64>, Fault> {

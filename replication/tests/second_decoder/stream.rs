@@ -74,6 +74,9 @@ pub struct Stream {
     /// Complete through, of the packet with the greatest number.
     complete: u64,
     has: u64,
+    /// Numbers of events that came, from the first one on that is missing.
+    events: BTreeSet<u64>,
+    next_event: u64,
     /// Packets of one send that disagreed about a value.
     pub contradictions: Vec<String>,
 }
@@ -91,6 +94,8 @@ impl Stream {
             greatest_send_tick: 1,
             complete: 0,
             has: 0,
+            events: BTreeSet::new(),
+            next_event: 1,
             contradictions: Vec::new(),
         }
     }
@@ -121,6 +126,7 @@ impl Stream {
             greatest_send_tick: self.greatest_send_tick,
             session_tick,
             greatest_sent_back,
+            events: (self.blocks > 256, self.next_event),
         }
     }
 
@@ -131,6 +137,10 @@ impl Stream {
             self.complete = packet.complete;
         }
         self.greatest_send_tick = self.greatest_send_tick.max(packet.send_tick);
+        self.events.extend(packet.events.iter().map(|event| event.number).filter(|number| *number >= self.next_event));
+        while self.events.remove(&self.next_event) {
+            self.next_event += 1;
+        }
         self.contradictions.extend(self.mirror.enter(packet, self.greatest_send_tick));
         let ranges = self.ranges();
         if ranges.len() > MOST_RANGES {
