@@ -305,6 +305,12 @@ impl EventsIn {
         }
     }
 
+    /// How many wait for others.
+    #[cfg(test)]
+    pub(super) fn early(&self) -> usize {
+        self.early.len()
+    }
+
     /// The next one in order.
     pub(crate) fn pop(&mut self) -> Option<Event> {
         self.ready.pop_front()
