@@ -187,6 +187,7 @@ impl Peer {
             self.audience.is_some(),
         );
         link.incoming.set_rate(self.config.tick_rate);
+        link.subscriber.whole_bases = self.config.packing.bases;
         self.tuner.set_rate(self.config.tick_rate);
         let mut fits = link.post_control(&Control::Welcome(welcome));
         for (peer, name) in unnamed {
@@ -239,6 +240,7 @@ impl Peer {
             false,
         );
         link.incoming.set_rate(self.config.tick_rate);
+        link.subscriber.whole_bases = self.config.packing.bases;
         self.tuner.set_rate(self.config.tick_rate);
         self.links.push(link);
         self.news.push(News::Admitted { local: self.local });

@@ -1,7 +1,7 @@
 //! From received rows to the world: entities come and go, components are written, and what names an entity waits for it.
 
 use crate::block::bits;
-use crate::column::Written;
+use crate::column::{WriteOver, Written};
 use crate::entities::{NO_ROW, name_in};
 use crate::incoming::Touched;
 use crate::netid::NetId;
@@ -28,6 +28,7 @@ impl Peer {
         }
         let mut touched = std::mem::take(&mut self.apply.touched);
         touched.clear();
+        self.apply.writes.resize_with(self.schema.columns(), Vec::new);
         self.links[0].incoming.take_touched(&mut touched);
         self.apply.forget_old(self.links[0].incoming.mirror.now());
         for row in &touched {
@@ -47,6 +48,7 @@ impl Peer {
         for row in &touched {
             self.apply_values(world, *row);
         }
+        self.write_over(world);
         self.retry_withheld(world);
         self.apply.touched = touched;
     }
@@ -295,7 +297,9 @@ impl Peer {
             components |= self.put_back(world, slot, row, &presence);
         }
         let Some(record) = self.entities.get(slot) else { return };
-        let mine = record.mine;
+        let (mine, entity) = (record.mine, record.entity);
+        // nothing waits for these, nobody is told of them, and none is this peer's own: all of a component are written at once
+        let plain = if self.apply.withheld.is_empty() { self.schema.plain & !mine } else { 0 };
         let predicted = if self.predicts(record) { self.schema.predicted[record.kind] } else { 0 };
         let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, record.owners[0].peer);
         for c in bits(components & named) {
@@ -310,12 +314,33 @@ impl Peer {
             if mine >> c & 1 != 0 && !incoming.is_of_epoch(c, row) {
                 continue;
             }
+            if plain >> c & 1 != 0 {
+                self.apply.writes[c].push(WriteOver { entity, slot, row: row as u32 });
+                continue;
+            }
             let words = SmallVec::<[u32; 16]>::from_slice(incoming.mirror.value(c, row));
             self.write_component(world, slot, c, &words);
             if mine >> c & 1 != 0 {
                 // what is written from here on is news to the host, even if it was said and refused before
                 self.capture.renew(slot);
                 self.dirty = true;
+            }
+        }
+    }
+
+    /// Writes what [`apply_values`](Self::apply_values) has put off.
+    fn write_over(&mut self, world: &mut World) {
+        let mut odd = Vec::new();
+        for c in bits(self.schema.plain).map(|c| c as usize) {
+            let mut writes = std::mem::take(&mut self.apply.writes[c]);
+            if !writes.is_empty() {
+                self.schema.component(c).column.write_over(world, &self.links[0].incoming.mirror, c, &writes, &mut odd);
+                writes.clear();
+            }
+            self.apply.writes[c] = writes;
+            for write in odd.drain(..) {
+                let words = SmallVec::<[u32; 16]>::from_slice(self.links[0].incoming.mirror.value(c, write.row as usize));
+                self.write_component(world, write.slot, c, &words);
             }
         }
     }

@@ -72,6 +72,8 @@ pub(crate) struct Capture {
     /// By slot and component: the entity whose value there was told to be unsendable. Slots are used again, names are not.
     unsendable: FxHashMap<(u32, usize), NetId>,
     indices: Vec<u32>,
+    /// The rows of those at the same places.
+    rows: Vec<u32>,
     words: Vec<u32>,
     networked: usize,
     /// [`Entities::marked`] at the last capture.
@@ -306,12 +308,14 @@ impl Capture {
         findings: &mut Findings,
     ) {
         self.indices.clear();
+        self.rows.clear();
         for (block, mask) in differs.iter().enumerate() {
             for bit in bits(*mask) {
                 let i = block * 64 + bit as usize;
                 let route = marks.get(i).and_then(|mark| scene.entities.route(*mark));
-                if route.is_some_and(|route| route.mine >> c & 1 != 0) {
+                if let Some(route) = route.filter(|route| route.mine >> c & 1 != 0) {
                     self.indices.push(i as u32);
+                    self.rows.push(route.row);
                 }
             }
         }
@@ -319,31 +323,32 @@ impl Capture {
             return;
         }
         let names = name_in(scene.world);
-        let indices = std::mem::take(&mut self.indices);
+        let (indices, rows) = (std::mem::take(&mut self.indices), std::mem::take(&mut self.rows));
+        let mut next = rows.iter().map(|row| *row as usize);
         let column = &scene.schema.component(c).column;
-        let (entities, publisher, tick, fine) = (&*scene.entities, &mut *scene.publisher, scene.tick, scene.schema.fine);
+        let (publisher, tick, fine) = (&mut *scene.publisher, scene.tick, scene.schema.fine);
         column.quantise(archetype, &indices, &names, &mut |i, result| {
-            let (slot, net) = (marks[i as usize].slot(), marks[i as usize].id());
-            let Some(row) = entities.route(marks[i as usize]).map(|route| route.row as usize) else { return };
+            let Some(row) = next.next() else { return };
+            let mark = marks[i as usize];
             match result {
                 Ok(words) => {
                     let first = publisher.ever(row) >> c & 1 == 0;
                     if publisher.set(c, row, words, tick, false) && !first && notify >> c & 1 != 0 {
-                        findings.changed.push((slot, c));
+                        findings.changed.push((mark.slot(), c));
                     }
                     if first {
                         // a value that could not travel before: presence does not name it yet
-                        self.fresh.push(slot);
+                        self.fresh.push(mark.slot());
                     }
                     if !self.unsendable.is_empty() {
-                        self.unsendable.remove(&(slot, c));
+                        self.unsendable.remove(&(mark.slot(), c));
                     }
                 }
-                Err(error) if fine >> c & 1 == 0 => self.report(slot, net, c, error, findings),
+                Err(error) if fine >> c & 1 == 0 => self.report(mark.slot(), mark.id(), c, error, findings),
                 Err(_) => {}
             }
         });
-        self.indices = indices;
+        (self.indices, self.rows) = (indices, rows);
     }
 
     fn report(&mut self, slot: u32, net: NetId, c: usize, error: FieldError, findings: &mut Findings) {

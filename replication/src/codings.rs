@@ -64,9 +64,10 @@ impl Codings {
         self.elapsed = 0;
     }
 
-    /// Is a guess made from what was before the baseline?
-    pub(crate) fn looks_back(&self, components: u64) -> bool {
-        bits(components).any(|c| self.components[c as usize].forecast == Forecast::Motion)
+    /// The components of these whose guesses are made from what was before the baseline, as bits.
+    pub(crate) fn looks_back(&self, components: u64) -> u64 {
+        let back = |c: &u32| self.components[*c as usize].forecast == Forecast::Motion;
+        bits(components).filter(back).fold(0, |all, c| all | 1 << c)
     }
 
     /// The tables of a component in plain entries against a baseline of that age.

@@ -4,6 +4,7 @@
 //! else in the crate handles words.
 
 use crate::entities::name_in;
+use crate::history::History;
 use crate::layout::{Layout, LayoutBuilder};
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
@@ -128,6 +129,14 @@ pub(crate) enum Written {
     NoEntity,
 }
 
+/// A value that is to be written: that of a row, into an entity, which has a slot in the register.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteOver {
+    pub(crate) entity: Entity,
+    pub(crate) slot: u32,
+    pub(crate) row: u32,
+}
+
 /// What became of a value that was to be rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounded {
@@ -149,6 +158,9 @@ pub(crate) trait Column: Send + Sync {
     /// Quantises one entity's value; `None` if it has none.
     fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>>;
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError>;
+    /// Writes many values, of a component that names no entities, over those that the entities have; adds to `odd` which of
+    /// them could not be: their entity is gone or lacks the component, or the words are none of its.
+    fn write_over(&self, world: &mut World, history: &History, c: usize, writes: &[WriteOver], odd: &mut Vec<WriteOver>);
     fn remove(&self, world: &mut World, entity: Entity) -> bool;
     fn has(&self, world: &World, entity: Entity) -> bool;
     fn validate(&self, old: Option<&[u32]>, new: &[u32], write: &Write, entities: EntityOf<'_>) -> Result<(), &'static str>;
@@ -244,6 +256,16 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
             return Ok(if same { Written::Same } else { Written::Changed });
         }
         Ok(if world.insert_one(entity, value).is_ok() { Written::Added } else { Written::NoEntity })
+    }
+
+    fn write_over(&self, world: &mut World, history: &History, c: usize, writes: &[WriteOver], odd: &mut Vec<WriteOver>) {
+        let mut view = world.view_mut::<&mut C>();
+        for write in writes {
+            match (view.get_mut(write.entity), self.value(history.value(c, write.row as usize), &|_| None)) {
+                (Some(old), Ok(value)) => *old = value,
+                _ => odd.push(*write),
+            }
+        }
     }
 
     fn remove(&self, world: &mut World, entity: Entity) -> bool {

@@ -1,6 +1,7 @@
 //! What a peer can be set to.
 
 use crate::error::UsageError;
+use crate::packing::Packing;
 use std::time::Duration;
 use tidelock_netcore::limits;
 
@@ -41,6 +42,8 @@ pub struct Config {
     pub digest_every: u64,
     /// Host: what becomes of a guest whose computed state is another than the host's.
     pub on_fork: OnFork,
+    /// How what this peer publishes is packed.
+    pub packing: Packing,
     /// Looks for writes to what this peer does not simulate, and tells them as [`News::Stray`](crate::News::Stray): to entities that
     /// every peer computes, outside of steps of their timeline, and at a guest to what another peer has authority over. A sample of 256
     /// entities is looked at between two steps, and they take turns. On in debug builds.
@@ -111,6 +114,7 @@ impl Default for Config {
             rewind: 64,
             digest_every: 60,
             on_fork: OnFork::Report,
+            packing: Packing::default(),
             check_writes: cfg!(debug_assertions),
             local_news: false,
             session: None,

@@ -12,6 +12,28 @@ pub(crate) const BLOCK: usize = 64;
 
 const NONE: u32 = u32::MAX;
 
+/// Copies a value. Most have a few words, and a call for each costs more than they do.
+#[inline]
+pub(crate) fn copy_words(into: &mut [u32], from: &[u32]) {
+    match (into, from) {
+        ([a], [x]) => *a = *x,
+        ([a, b], [x, y]) => (*a, *b) = (*x, *y),
+        ([a, b, c], [x, y, z]) => (*a, *b, *c) = (*x, *y, *z),
+        ([a, b, c, d], [x, y, z, v]) => (*a, *b, *c, *d) = (*x, *y, *z, *v),
+        (into, from) => into.copy_from_slice(from),
+    }
+}
+
+#[inline]
+fn push_words(into: &mut Vec<u32>, from: &[u32]) {
+    match *from {
+        [x] => into.push(x),
+        [x, y, z] => into.extend([x, y, z]),
+        [x, y, z, v] => into.extend([x, y, z, v]),
+        _ => into.extend_from_slice(from),
+    }
+}
+
 /// Old values of some rows of one block and component, in ascending row order.
 #[derive(Clone, Copy)]
 struct Segment {
@@ -186,7 +208,7 @@ impl History {
                 let mut from = segment.offset as usize;
                 for bit in crate::block::bits(segment.mask) {
                     if hit >> bit & 1 != 0 {
-                        into[bit as usize * stride..][..stride].copy_from_slice(&slot.log[from..from + stride]);
+                        copy_words(&mut into[bit as usize * stride..][..stride], &slot.log[from..from + stride]);
                     }
                     from += stride;
                 }
@@ -196,13 +218,13 @@ impl History {
         let first = block * BLOCK * stride;
         for bit in crate::block::bits(left) {
             let from = first + bit as usize * stride;
-            into[bit as usize * stride..][..stride].copy_from_slice(&self.columns[c][from..from + stride]);
+            copy_words(&mut into[bit as usize * stride..][..stride], &self.columns[c][from..from + stride]);
         }
     }
 
     /// Sets a value in the open tick if it differs; says whether it did.
     pub(crate) fn set(&mut self, c: usize, row: usize, words: &[u32], mark: Mark) -> bool {
-        if self.value(c, row) == words {
+        if self.value(c, row).iter().zip(words).all(|(old, new)| old == new) {
             return false;
         }
         self.record(c, row, words, mark);
@@ -219,11 +241,41 @@ impl History {
         let slot = &mut self.slots[self.now.0 as usize % RING];
         slot.fit(columns, blocks);
         if slot.changed[at] & bit != 0 {
-            current.copy_from_slice(words);
+            copy_words(current, words);
             return;
         }
         slot.push(at, bit, c, current, mark);
-        current.copy_from_slice(words);
+        copy_words(current, words);
+    }
+
+    /// The same for some rows of a block, none of which has changed in the open tick yet. `words`: the values of all the rows of
+    /// `all`, in order, which they are among.
+    pub(crate) fn record_rows(&mut self, c: usize, block: usize, (rows, all): (u64, u64), words: &[u32], mark: Mark) {
+        let (stride, at) = (self.strides[c], c * self.blocks + block);
+        let (columns, blocks) = (self.strides.len(), self.blocks);
+        let slot = &mut self.slots[self.now.0 as usize % RING];
+        slot.fit(columns, blocks);
+        debug_assert_eq!(slot.changed[at] & rows, 0);
+        let offset = slot.log.len() as u32;
+        let block_words = &mut self.columns[c][block * BLOCK * stride..][..BLOCK * stride];
+        for (bit, new) in crate::block::bits(all).zip(words.chunks_exact(stride)) {
+            if rows >> bit & 1 != 0 {
+                let current = &mut block_words[bit as usize * stride..][..stride];
+                push_words(&mut slot.log, current);
+                copy_words(current, new);
+            }
+        }
+        let next = if slot.changed[at] == 0 { NONE } else { slot.head[at] };
+        slot.changed[at] |= rows;
+        slot.any |= 1 << c;
+        slot.head[at] = slot.segments.len() as u32;
+        slot.segments.push(Segment { mask: rows, offset, next, mark });
+    }
+
+    /// The rows of a block whose component changed in `tick`.
+    #[inline]
+    pub(crate) fn changed_in(&self, c: usize, block: usize, tick: Tick) -> u64 {
+        self.changed(c, tick).get(block).copied().unwrap_or(0)
     }
 
     /// Puts a value that belongs to `tick` where it belongs, though later ones may be there already. Says whether it is now the
@@ -386,7 +438,7 @@ impl Slot {
 
     fn push(&mut self, at: usize, bit: u64, c: usize, old: &[u32], mark: Mark) {
         let offset = self.log.len() as u32;
-        self.log.extend_from_slice(old);
+        push_words(&mut self.log, old);
         let fresh = self.changed[at] == 0;
         self.changed[at] |= bit;
         self.any |= 1 << c;

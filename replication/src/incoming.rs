@@ -321,7 +321,7 @@ impl Incoming {
         let components = entry.masks.iter().fold(0, |all, m| all | 1 << m.0);
         let seconds = plain.map_or(0.0, |codings| codings.elapsed as f64 / self.rate);
         let since = base.map(|base| Since { base, send_tick: header.send_tick, seconds });
-        let looks_back = plain.is_some_and(|codings| codings.looks_back(components));
+        let looks_back = plain.is_some_and(|codings| codings.looks_back(components) != 0);
         let oldest = since.map(|since| if looks_back { since.older() } else { since.base });
         if oldest.is_some_and(|oldest| self.has_forgotten(oldest, header)) {
             return Ok(false);
@@ -393,13 +393,33 @@ impl Incoming {
             self.grow(block + 1);
             let sample = header.tick.minus(entry.sample_age);
             for &(c, mask) in &entry.masks {
-                for bit in bits(mask) {
-                    let row = block * BLOCK + bit as usize;
-                    let words = self.mirror.value(usize::from(c), row).len();
-                    let rested = entry.rested >> bit & 1 != 0;
-                    self.put(usize::from(c), row, &decoded.words[at..at + words], header.send_tick, sample, rested);
-                    at += words;
-                }
+                let c = usize::from(c);
+                let count = mask.count_ones() as usize * self.mirror.value(c, block * BLOCK).len();
+                let words = &decoded.words[at..at + count];
+                at += count;
+                self.put_rows(c, block, mask, words, (header.send_tick, sample), entry.rested);
+            }
+        }
+    }
+
+    /// Takes the values of some rows of a block, mostly all at once.
+    fn put_rows(&mut self, c: usize, block: usize, mask: u64, words: &[u32], (send, sample): (Tick, Tick), rested: u64) {
+        let first = block * BLOCK;
+        let known = |bit: &u32| self.have[first + *bit as usize] >> c & 1 != 0 && send > self.ended[first + *bit as usize];
+        let quick = match send == self.mirror.now() {
+            true => bits(mask & !self.mirror.changed_in(c, block, send)).filter(known).fold(0, |rows, bit| rows | 1 << bit),
+            false => 0,
+        };
+        for (rows, rested) in [(quick & !rested, false), (quick & rested, true)] {
+            if rows != 0 {
+                self.mirror.record_rows(c, block, (rows, mask), words, Mark { sample, first: false, rested });
+            }
+        }
+        bits(quick).for_each(|bit| self.touch(c, first + bit as usize));
+        if quick != mask {
+            let stride = words.len() / mask.count_ones() as usize;
+            for (bit, words) in bits(mask).zip(words.chunks_exact(stride)).filter(|(bit, _)| quick >> bit & 1 == 0) {
+                self.put(c, first + bit as usize, words, send, sample, rested >> bit & 1 != 0);
             }
         }
     }
@@ -422,11 +442,16 @@ impl Incoming {
         }
         self.have[row] |= 1 << c;
         if newest {
-            if self.touched[row] == 0 {
-                self.touched_rows.push(row as u32);
-            }
-            self.touched[row] |= 1 << c;
+            self.touch(c, row);
         }
+    }
+
+    #[inline]
+    fn touch(&mut self, c: usize, row: usize) {
+        if self.touched[row] == 0 {
+            self.touched_rows.push(row as u32);
+        }
+        self.touched[row] |= 1 << c;
     }
 
     /// The rows touched since the last call, each once, ascending.

@@ -8,6 +8,7 @@ pub(crate) use cache::BitCache;
 use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
 use crate::forecast::Forecast;
 use crate::history::BLOCK;
+use crate::packing::Packing;
 use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
@@ -34,8 +35,9 @@ pub(crate) struct Assembler<'a> {
     pub(crate) before: Tick,
     /// The packets' baseline.
     pub(crate) base: Tick,
-    /// Others may be sent the same.
-    pub(crate) shared: bool,
+    /// There is nobody else who might be sent the same.
+    pub(crate) alone: bool,
+    pub(crate) packing: Packing,
     pub(crate) scratch: &'a mut Scratch,
 }
 
@@ -43,6 +45,8 @@ pub(crate) struct Assembler<'a> {
 #[derive(Default)]
 pub(crate) struct Scratch {
     order: Vec<(Tick, u32)>,
+    /// It is made for this send.
+    sorted: bool,
     /// Entries of one block.
     groups: Vec<Entry>,
     /// The entries of the packet in the making.
@@ -58,8 +62,8 @@ pub(crate) struct Scratch {
     set: usize,
     /// The peer has the presence of all that it knows of.
     confirmed: bool,
-    /// The peer is told the same as others of its baseline: its next packet is this one of theirs; `None` once it is not.
-    cohort: Option<usize>,
+    /// The peer is told the same as others of its baseline: their cohort, and which of its packets is next; `None` once it is not.
+    cohort: Option<(usize, usize)>,
     /// Of the block that is grouped: rows that the peer cannot guess.
     blind: u64,
     /// The send that guesses from the last motion go back to, if any does.
@@ -91,7 +95,7 @@ pub(crate) enum Builder<'a> {
 
 impl Builder<'_> {
     /// Decides the order in which things go; about `room` bytes will be asked for.
-    pub(crate) fn plan(&mut self, subscriber: &Subscriber, room: usize) {
+    pub(crate) fn plan(&mut self, subscriber: &mut Subscriber, room: usize) {
         match self {
             Self::Blocks(assembler) => assembler.plan(subscriber),
             Self::List(picker) => picker.plan(subscriber, room * 8),
@@ -136,13 +140,9 @@ pub(crate) struct Body {
 }
 
 impl Assembler<'_> {
-    /// Sorts the blocks with something pending: the oldest change first, in ascending order among equals.
-    pub(crate) fn plan(&mut self, subscriber: &Subscriber) {
-        self.scratch.order.clear();
-        let pending = subscriber.since.iter().enumerate().filter(|(_, s)| **s != NEVER);
-        self.scratch.order.extend(pending.map(|(block, since)| (*since, block as u32)));
-        self.scratch.order.sort_unstable();
-        self.scratch.order.reverse(); // taken from the end
+    /// Finds out how the peer is told what is pending, and whether others are told the same.
+    pub(crate) fn plan(&mut self, subscriber: &mut Subscriber) {
+        self.scratch.sorted = false;
         self.scratch.interpolated.clear();
         let interpolated = self.schema.components.iter().enumerate().filter(|(_, c)| c.interpolate).map(|(i, _)| i + 1);
         self.scratch.interpolated.extend(interpolated);
@@ -150,15 +150,13 @@ impl Assembler<'_> {
         let elapsed = self.publisher.elapsed(self.base);
         self.scratch.set = self.cache.plain_set(self.base, elapsed, self.schema, self.publisher, self.tuner);
         self.scratch.confirmed = self.scratch.components & 1 == 0;
-        let looks_back = self.cache.sets[self.scratch.set].codings.looks_back(self.scratch.components);
+        let motions = self.cache.sets[self.scratch.set].codings.looks_back(self.scratch.components);
+        subscriber.motions = motions;
         let now = self.publisher.history.now();
-        self.scratch.older = looks_back.then(|| older(self.publisher.history.now(), self.base)).flatten();
-        let even = self.shared && self.scratch.confirmed && subscriber.is_even(now, self.scratch.older);
-        self.scratch.cohort = (even && self.sees_velocities(subscriber)).then_some(0);
+        self.scratch.older = if motions == 0 { None } else { older(now, self.base) };
+        let even = !self.alone && self.packing.packets && self.scratch.confirmed && subscriber.is_even(now, self.scratch.older);
         let of = (self.base, self.scratch.components);
-        if even && self.cache.cohort.of != Some(of) {
-            self.cache.cohort.begin(of);
-        }
+        self.scratch.cohort = (even && self.sees_velocities(subscriber)).then(|| (self.cache.cohort(of), 0));
     }
 
     /// Fills `scratch.body` with entries of up to `limit` bits, the closing 0 bit included, and clears what it took from what is
@@ -173,12 +171,26 @@ impl Assembler<'_> {
         let mut before = std::mem::take(&mut self.scratch.before);
         before.clone_from(&subscriber.tally);
         let body = self.fill_anew(subscriber, limit);
-        self.keep_alike(&body, &before, &subscriber.tally);
+        self.keep_alike(&body, &before, subscriber);
         self.scratch.before = before;
         body
     }
 
+    /// Sorts the blocks with something pending: the oldest change first, in ascending order among equals.
+    fn sort_blocks(&mut self, subscriber: &Subscriber) {
+        if std::mem::replace(&mut self.scratch.sorted, true) {
+            return;
+        }
+        let order = &mut self.scratch.order;
+        order.clear();
+        let pending = subscriber.since.iter().enumerate().filter(|(_, s)| **s != NEVER);
+        order.extend(pending.map(|(block, since)| (*since, block as u32)));
+        order.sort_unstable();
+        order.reverse(); // taken from the end
+    }
+
     fn fill_anew(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
+        self.sort_blocks(subscriber);
         self.scratch.body.flag(true);
         self.cache.sets[self.scratch.set].codings.write(self.scratch.components, true, &mut self.scratch.body);
         (self.scratch.words, self.scratch.values) = (0, 0);
@@ -227,44 +239,48 @@ impl Assembler<'_> {
         let codings = &self.cache.sets[self.scratch.set].codings;
         bits(self.scratch.components).map(|c| c as usize).all(|c| {
             let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
-            let unseen = |block: usize, source: usize| {
-                self.publisher.ever_rows(source, block) & !subscriber.wanted(source, block) & subscriber.pending(c, block)
+            let lacks = |block: usize, source: usize| {
+                let has = self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
+                subscriber.pending(c, block) & !has
             };
-            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| unseen(block, v.source) == 0))
+            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| lacks(block, v.source) == 0))
         })
     }
 
     /// Fills `scratch.body` with the packet that others were sent, if this peer is told the same and there is one that fits.
     fn fill_alike(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
-        let index = self.scratch.cohort?;
-        let packet = self.cache.cohort.packet(index).filter(|packet| packet.at.1 < limit)?;
-        self.scratch.cohort = Some(index + 1);
+        let (cohort, index) = self.scratch.cohort?;
+        let packet = self.cache.cohorts[cohort].packet(index).filter(|packet| packet.at.1 < limit)?;
+        self.scratch.cohort = Some((cohort, index + 1));
         self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
         subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
         subscriber.tally.add(&packet.tally);
         let mut carried = subscriber.carrier();
         carried.extend_from_slice(&packet.carried);
-        subscriber.clear_pending(&carried);
+        subscriber.take_packet(&carried, &packet.emptied);
         Some(Body { carried, all: packet.all, whole: packet.all })
     }
 
     /// Keeps a packet for the others who are told the same; `before`: the tally before it.
-    fn keep_alike(&mut self, body: &Body, before: &Tally, after: &Tally) {
-        let Some(index) = self.scratch.cohort else { return };
+    fn keep_alike(&mut self, body: &Body, before: &Tally, subscriber: &Subscriber) {
+        let Some((cohort, index)) = self.scratch.cohort else { return };
         // who could not take a packet as it was goes on alone
-        let next = self.cache.cohort.packet(index).is_none()
-            && (index == 0 || self.cache.cohort.packet(index - 1).is_some_and(|p| !p.all));
-        self.scratch.cohort = next.then_some(index + 1);
+        let kept = &self.cache.cohorts[cohort];
+        let next = kept.packet(index).is_none() && (index == 0 || kept.packet(index - 1).is_some_and(|p| !p.all));
+        self.scratch.cohort = next.then_some((cohort, index + 1));
         if !next || body.carried.is_empty() {
             return;
         }
         let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
         self.cache.arena.append(&self.scratch.body, 0, len);
-        let packet = self.cache.cohort.push();
+        let packet = self.cache.cohorts[cohort].push();
         (packet.at, packet.all) = ((start, len), body.all);
         packet.carried.clear();
         packet.carried.extend_from_slice(&body.carried);
-        packet.tally.set_difference(before, after);
+        packet.emptied.clear();
+        packet.emptied.extend(body.carried.iter().map(|x| x.block).filter(|block| subscriber.is_empty(*block)));
+        packet.emptied.dedup();
+        packet.tally.set_difference(before, &subscriber.tally);
     }
 
     /// Puts a block in as it was written for another peer, if it is told the very same.
@@ -277,22 +293,22 @@ impl Assembler<'_> {
         context: &mut Context,
         carried: &mut Vec<Carried>,
     ) -> bool {
-        let Some(whole) = self.cache.entries.get(block) else { return false };
-        let (entry, at) = (&whole.entry, whole.at);
-        let alike = whole.tick == self.cache.tick && whole.base == self.base && whole.components == self.scratch.components;
-        let plain = entry.base == EntryBase::Packet && entry.sample_age == self.own_age();
-        let same = alike && whole.before == *context && plain && whole.fresh == (since == self.tick);
-        if !same || entry.guessed != subscriber.is_exact(block, self.base) {
-            return false;
-        }
-        let rows = entry.masks.iter().fold(0, |rows, m| rows | m.1);
-        let pends = subscriber.pends(block, self.scratch.components, &entry.masks);
+        let (fresh, exact, age) = (since == self.tick, subscriber.is_exact(block, self.base), self.own_age());
+        let found = self.cache.sets[self.scratch.set].wholes(block).iter().find(|whole| {
+            let entry = &whole.entry;
+            let plain = entry.base == EntryBase::Packet && entry.sample_age == age;
+            let alike = whole.components == self.scratch.components && whole.before == *context;
+            plain && alike && whole.fresh == fresh && entry.guessed == exact && subscriber.pends(block, whole.components, &entry.masks)
+        });
+        let Some(whole) = found else { return false };
+        let (masks, at) = (&whole.entry.masks, whole.at);
+        let rows = masks.iter().fold(0, |rows, m| rows | m.1);
         let introduced = !self.scratch.confirmed && subscriber.unconfirmed_presence(block, self.publisher) & rows != 0;
-        if !pends || introduced || self.publisher.remote_rows(block) & rows != 0 {
+        if introduced || self.publisher.remote_rows(block) & rows != 0 {
             return false;
         }
-        let stale = || entry.masks.iter().any(|m| subscriber.stale(usize::from(m.0), block) & m.1 != 0);
-        if subscriber.has_stale() && stale() || self.blind(subscriber, block, &entry.masks) != 0 {
+        let stale = || masks.iter().any(|m| subscriber.stale(usize::from(m.0), block) & m.1 != 0);
+        if subscriber.has_stale() && stale() || self.blind(subscriber, block, masks) != 0 {
             return false;
         }
         let (words, values) = (self.scratch.words + whole.weight.0, self.scratch.values + whole.weight.1);
@@ -302,7 +318,7 @@ impl Assembler<'_> {
         (self.scratch.words, self.scratch.values) = (words, values);
         self.scratch.body.append(&self.cache.arena, at.0, at.1);
         *context = whole.after;
-        for (&(component, mask), &bits) in entry.masks.iter().zip(&whole.bits) {
+        for (&(component, mask), &bits) in masks.iter().zip(&whole.bits) {
             carried.push(Carried { block: block as u32, component, mask, since });
             self.scratch.tally.components[usize::from(component)] += u64::from(bits);
             self.scratch.tally.kinds[whole.kind] += u64::from(bits);
@@ -349,18 +365,12 @@ impl Assembler<'_> {
 
     /// Counts what an entry that is in takes.
     fn count(&mut self, entry: &Entry) {
-        let kind = self.kind(entry);
+        let kind = self.publisher.kind_of(entry.block as usize);
         let Scratch { tally, bits, .. } = &mut *self.scratch;
         for (&(c, _), bits) in entry.masks.iter().zip(bits.iter()) {
             tally.components[usize::from(c)] += u64::from(*bits);
             tally.kinds[kind] += u64::from(*bits);
         }
-    }
-
-    /// The kind of an entry's first row: blocks are given out by kind.
-    fn kind(&self, entry: &Entry) -> usize {
-        let first = entry.masks.iter().fold(0, |rows, m| rows | m.1).trailing_zeros() as usize;
-        self.publisher.kind(entry.block as usize * BLOCK + first)
     }
 
     /// What an entry makes its receiver keep for a moment: words and values.
@@ -376,18 +386,20 @@ impl Assembler<'_> {
         let plain = entry.base == EntryBase::Packet;
         entry.rested = if plain && since == self.tick { self.rested(entry.block as usize, &entry.masks) } else { 0 };
         let (start, before) = (self.scratch.body.len(), *context);
-        let components = self.scratch.components;
-        if let Some(whole) = self.cache.whole(entry, self.base, components, context) {
-            self.scratch.body.append(&self.cache.arena, whole.at.0, whole.at.1);
-            *context = whole.after;
+        let (components, block) = (self.scratch.components, entry.block as usize);
+        let set = &self.cache.sets[self.scratch.set];
+        // the same values may stand behind another head
+        let kept = set.wholes(block).iter().find(|whole| whole.entry.base == entry.base && whole.entry.masks == entry.masks);
+        let history = &self.publisher.history;
+        let common = Common { components, codings: &set.codings, send_tick: history.now() };
+        let then = |c: usize| history.changed(c, self.base).get(block).copied().unwrap_or(0);
+        entry.write(context, common, then, &mut self.scratch.body);
+        if let Some(whole) = kept {
+            self.scratch.body.append(&self.cache.arena, whole.at.0 + whole.head, whole.at.1 - whole.head);
             self.scratch.bits.clone_from(&whole.bits);
             return;
         }
-        let (history, block) = (&self.publisher.history, entry.block as usize);
-        let codings = &self.cache.sets[self.scratch.set].codings;
-        let common = Common { components, codings, send_tick: history.now() };
-        let then = |c: usize| history.changed(c, self.base).get(block).copied().unwrap_or(0);
-        entry.write(context, common, then, &mut self.scratch.body);
+        let head = self.scratch.body.len() - start;
         let set = match entry.base {
             EntryBase::Packet => self.scratch.set,
             EntryBase::Own(base) => self.cache.set(base, false, self.publisher).0,
@@ -399,13 +411,23 @@ impl Assembler<'_> {
             let bits = self.cache.copy(set, c, block, mask, &mut self.scratch.body);
             self.scratch.bits.push(bits);
         }
-        if self.shared {
-            let body = &self.scratch.body;
-            self.cache.keep(entry, self.base, components, before, *context, &self.scratch.bits, body, start);
-            let (weight, kind) = (self.weigh(entry), self.kind(entry));
-            let whole = &mut self.cache.entries[block];
-            (whole.weight, whole.kind, whole.fresh) = (weight, kind, since == self.tick);
+        if !self.alone && self.packing.blocks {
+            self.keep(entry, (before, *context), (start, head), since == self.tick);
         }
+    }
+
+    /// Keeps an entry that was written from a bit of the body on, and whose values come so many bits later, for whoever is told the
+    /// same. `context`: before and after it.
+    fn keep(&mut self, entry: &Entry, context: (Context, Context), (start, head): (usize, usize), fresh: bool) {
+        let (weight, kind) = (self.weigh(entry), self.publisher.kind_of(entry.block as usize));
+        let at = (self.cache.arena.len(), self.scratch.body.len() - start);
+        let Some(whole) = self.cache.sets[self.scratch.set].place(entry.block as usize) else { return };
+        whole.entry.clone_from(entry);
+        whole.bits.clone_from(&self.scratch.bits);
+        (whole.components, whole.at, whole.head) = (self.scratch.components, at, head);
+        (whole.before, whole.after) = context;
+        (whole.weight, whole.kind, whole.fresh) = (weight, kind, fresh);
+        self.cache.arena.append(&self.scratch.body, start, at.1);
     }
 
     /// Splits what is pending in a block into groups of one baseline and one sample age each.

@@ -252,7 +252,7 @@ impl Peer {
             publisher: Publisher::new(&schema, Tick(config.counters_from), host),
             capture: Capture::default(),
             cache: BitCache::default(),
-            tuner: Tuner::new(),
+            tuner: Tuner::new(config.packing),
             scratch: Scratch::default(),
             values: ValueCache::default(),
             picks: PickScratch::default(),

@@ -241,6 +241,11 @@ impl Publisher {
         crate::presence::kind_in(self.history.value(0, row))
     }
 
+    /// The kind that a block was opened for: that of its rows, as long as there are blocks enough.
+    pub(crate) fn kind_of(&self, block: usize) -> usize {
+        self.homes[block].0.0.into()
+    }
+
     /// Bit c: component c has had a value under the row's binding.
     pub(crate) fn ever(&self, row: usize) -> u64 {
         self.rows[row].ever

@@ -117,6 +117,8 @@ pub(crate) struct Inner {
     pub(crate) slots: usize,
     /// Bit c: in a list, values of component c are absolute: presence, and what names entities.
     pub(crate) absolute: u64,
+    /// Bit c: component c names nobody, and nobody is told of its changes.
+    pub(crate) plain: u64,
     /// Bit c: component c is drawn between two samples.
     pub(crate) interpolated: u64,
     /// By column: what says how it moves.
@@ -499,6 +501,7 @@ impl SchemaBuilder {
         };
         let fine = grids.iter().fold(0, |mask, g| mask | 1 << g.1);
         let absolute = mask(|c| c.column.layout().has_entities()) | 1;
+        let plain = mask(|c| !c.column.layout().has_entities() && !c.notify);
         let interpolated = mask(|c| c.interpolate);
         let input = inputs.pop();
         let mut inner = Inner {
@@ -518,6 +521,7 @@ impl SchemaBuilder {
             presence,
             slots,
             absolute,
+            plain,
             interpolated,
             velocities,
             digest: 0,

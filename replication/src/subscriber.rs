@@ -92,11 +92,17 @@ pub(crate) struct Subscriber {
     /// By block: indices that the peer was told of.
     known: Vec<u64>,
     base: Tick,
+    /// The newest send of which the peer has got something.
+    answered: Tick,
+    /// The base is rather a send that came whole than the newest that was answered.
+    pub(crate) whole_bases: bool,
+    /// Components that were guessed from their last motion in the last send, as bits.
+    pub(crate) motions: u64,
     /// What of the past the peer shares.
     shared: Shared,
     stale_any: bool,
-    /// The send in which what changed in it is all that is pending, and is all pending.
-    fresh: Option<Tick>,
+    /// The send in which what changed in it is all that is pending, and is all pending; and which components that are.
+    fresh: Option<(Tick, u64)>,
     next_number: u64,
     flights: VecDeque<Flight>,
     /// In ascending order of numbers; those that every open packet is younger than are let go.
@@ -164,6 +170,9 @@ impl Subscriber {
             since: Vec::new(),
             known: Vec::new(),
             base: publisher.history.now().minus(1),
+            answered: publisher.history.now().minus(1),
+            whole_bases: true,
+            motions: 0,
             shared: Shared::new(publisher.history.now(), !partial),
             stale_any: false,
             fresh: None,
@@ -281,7 +290,7 @@ impl Subscriber {
             self.stale[at] |= bit;
             self.note_force(c as u8, block as u32, bit);
         }
-        self.stale_any = true;
+        (self.stale_any, self.fresh) = (true, None);
         self.as_of[i] = Tick::ZERO;
         self.shared.begin(block);
         self.mark_since(block, bit, since);
@@ -360,25 +369,30 @@ impl Subscriber {
         self.follow(publisher);
         let now = publisher.history.now();
         self.keep_up(publisher);
-        let components = self.source(publisher).components(now);
-        let (quiet, mut unwanted) = (!self.is_pending(), 0);
+        let source = Source::new(&self.view, publisher);
+        let components = source.components(now);
+        let (quiet, by_block) = (!self.is_pending(), self.view.is_none());
+        let (mut unwanted, mut fresh) = (0, 0);
         for c in bits(components) {
-            let c = c as usize;
-            for block in 0..self.source(publisher).changed(c, now).len() {
-                let changed = self.source(publisher).changed_in(c, block, now);
-                if changed == 0 {
+            let changes = source.changed(c as usize, now);
+            let at = c as usize * self.blocks;
+            let (wants, pending) = (&self.wants[at..at + self.blocks], &mut self.pending[at..at + self.blocks]);
+            for (block, changed) in changes.iter().enumerate().filter(|(_, changed)| **changed != 0) {
+                let new = changed & wants[block];
+                unwanted |= changed ^ new;
+                if new == 0 {
                     continue;
                 }
-                let at = self.at(c, block);
-                let new = changed & self.wants[at];
-                unwanted |= changed ^ new;
-                if new != 0 {
-                    self.pending[at] |= new;
-                    self.mark_since(block, new, tick);
+                fresh |= 1 << c;
+                pending[block] |= new;
+                if by_block {
+                    self.since[block] = self.since[block].min(tick);
+                } else {
+                    bits(new).map(|bit| block * BLOCK + bit as usize).for_each(|i| self.since[i] = self.since[i].min(tick));
                 }
             }
         }
-        self.fresh = (quiet && unwanted == 0).then_some(now);
+        self.fresh = (quiet && unwanted == 0).then_some((now, fresh));
         for init in &publisher.inits {
             let Some(i) = self.index(init.row as usize) else { continue };
             for c in bits(init.components) {
@@ -471,7 +485,7 @@ impl Subscriber {
         }
         self.next_number += 1;
         self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, whole: false, carried });
-        if whole && self.fresh == Some(send_tick) {
+        if whole && self.fresh.is_some_and(|fresh| fresh.0 == send_tick) {
             self.flights.iter_mut().rev().take_while(|f| f.send_tick == send_tick).for_each(|f| f.whole = true);
         }
     }

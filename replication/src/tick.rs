@@ -419,7 +419,8 @@ impl Peer {
         let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
         let (now, clock, host) = (self.time.now, self.stamp_clock(), self.is_host());
         let (schema, interval) = (self.schema.clone(), self.send_interval());
-        let shared = self.links.len() > 1;
+        let packing = self.config.packing;
+        let alone = self.links.len() == 1;
         let (captured, before, known) = (self.time.captured, self.time.captures.0, self.known_tick());
         let link = &mut self.links[index];
         // leftovers go out in ticks of their own, which no capture has moved the base along with
@@ -431,9 +432,12 @@ impl Peer {
             Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base, peer, receipts })
         } else {
             let (cache, tuner, scratch) = (&mut self.cache, &mut self.tuner, &mut self.scratch);
-            Builder::Blocks(Assembler { schema, publisher, cache, tuner, scratch, tick, captured, before, base, shared })
+            if !packing.values {
+                cache.clear();
+            }
+            Builder::Blocks(Assembler { schema, publisher, cache, tuner, scratch, tick, captured, before, base, alone, packing })
         };
-        builder.plan(&link.subscriber, link.allowance.room(now, interval));
+        builder.plan(&mut link.subscriber, link.allowance.room(now, interval));
         let mut used = false;
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };

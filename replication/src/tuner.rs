@@ -8,6 +8,7 @@ use crate::codings::{Coding, Codings, MaskGuess};
 use crate::forecast::Forecast;
 use crate::history::{BLOCK, History};
 use crate::layout::FieldCode;
+use crate::packing::Packing;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
 use smallvec::SmallVec;
@@ -26,6 +27,7 @@ const BLOCKS: usize = 32;
 /// What is known for each age.
 pub(crate) struct Tuner {
     ages: Vec<Option<Box<Aged>>>,
+    packing: Packing,
     rate: f64,
     guess: Vec<u32>,
 }
@@ -49,8 +51,8 @@ struct Learned {
 }
 
 impl Tuner {
-    pub(crate) fn new() -> Self {
-        Self { ages: Vec::new(), rate: 1.0, guess: Vec::new() }
+    pub(crate) fn new(packing: Packing) -> Self {
+        Self { ages: Vec::new(), packing, rate: 1.0, guess: Vec::new() }
     }
 
     /// Session ticks a second.
@@ -85,10 +87,15 @@ impl Tuner {
                 aged.components[c].decide(schema, c, age as u64, &mut aged.chosen.components[c]);
             }
         }
-        guess_masks(history, base, changed, &mut aged.chosen);
+        if self.packing.masks {
+            guess_masks(history, base, changed, &mut aged.chosen);
+        }
         // a derived `clone_from` would make a new list
         into.components.clone_from(&aged.chosen.components);
         into.elapsed = elapsed;
+        if !self.packing.tables {
+            into.components.iter_mut().for_each(|coding| coding.tables.clear());
+        }
         if older.is_none() {
             // the ring does not reach far enough back this time
             for coding in into.components.iter_mut().filter(|coding| coding.forecast == Forecast::Motion) {
@@ -125,13 +132,13 @@ impl Tuner {
                 let (now, then) = (history.value(c, row), history.value_at(c, row, base));
                 learned.count(Forecast::Still, layout, now, then);
                 let guess = &mut self.guess;
-                if let Some(older) = older {
+                if let Some(older) = older.filter(|_| self.packing.forecasts) {
                     guess.clear();
                     guess.extend_from_slice(then);
                     layout.go_on(history.value_at(c, row, older), guess);
                     learned.count(Forecast::Motion, layout, now, guess);
                 }
-                if let Some(velocity) = velocity.filter(|v| publisher.ever(row) >> v.source & 1 != 0) {
+                if let Some(velocity) = velocity.filter(|v| self.packing.forecasts && publisher.ever(row) >> v.source & 1 != 0) {
                     guess.clear();
                     guess.extend_from_slice(then);
                     velocity.go_on(history.value_at(velocity.source, row, base), seconds, guess);

@@ -1,5 +1,6 @@
 //! What waits on its way from rows to the world: births for parents, components for those they name, own ends for the host's word.
 
+use crate::column::WriteOver;
 use crate::incoming::Touched;
 use crate::layout::Layout;
 use crate::netid::NetId;
@@ -41,6 +42,8 @@ pub(crate) struct Buffers {
     pub(crate) arrived: bool,
     /// Rows that have taken an entity over from another: what arrived in them before is still to be written.
     pub(crate) takeovers: Vec<usize>,
+    /// By component: what is to be written over what is there.
+    pub(crate) writes: Vec<Vec<WriteOver>>,
     /// By row of the host's stream: the slot of the entity that was found there last. Names decide; this spares the look-up.
     pub(crate) slots: Vec<u32>,
 }

@@ -21,18 +21,16 @@ pub(crate) struct BitCache {
     pub(super) sets: Vec<Set>,
     live: usize,
     pub(super) arena: BitWriter,
-    /// By block: the entry that was written last, whole. Peers alike are sent the same entries in the same order.
-    pub(super) entries: Vec<Whole>,
-    pub(super) tick: u64,
     guesses: Guesses,
-    pub(super) cohort: Cohort,
+    pub(super) cohorts: Vec<Cohort>,
+    live_cohorts: usize,
 }
 
 /// The packets of a send to all who are told the same from the same baseline, one after the other, without their headers.
 #[derive(Default)]
 pub(super) struct Cohort {
     /// Whose: baseline and components that occur.
-    pub(super) of: Option<(Tick, u64)>,
+    of: (Tick, u64),
     packets: Vec<Shared>,
     live: usize,
 }
@@ -43,17 +41,14 @@ pub(super) struct Shared {
     /// Where in the arena, and how many bits.
     pub(super) at: (usize, usize),
     pub(super) carried: Vec<Carried>,
+    /// Blocks of which nothing is pending any more once it is sent.
+    pub(super) emptied: Vec<u32>,
     pub(super) tally: Tally,
     /// It is the last.
     pub(super) all: bool,
 }
 
 impl Cohort {
-    /// Begins anew.
-    pub(super) fn begin(&mut self, of: (Tick, u64)) {
-        (self.of, self.live) = (Some(of), 0);
-    }
-
     pub(super) fn packet(&self, index: usize) -> Option<&Shared> {
         self.packets[..self.live].get(index)
     }
@@ -68,19 +63,27 @@ impl Cohort {
     }
 }
 
+/// So many entries of a block are kept against one baseline: what nearly everybody is told, and what those are who lost the same.
+const VARIANTS: usize = 6;
+
+/// The entries of one block.
+#[derive(Default)]
+struct Variants {
+    live: usize,
+    wholes: Vec<Whole>,
+}
+
 /// An entry as it was written, its values included.
 #[derive(Clone, Default)]
 pub(super) struct Whole {
-    /// [`BitCache::tick`] when it was written.
-    pub(super) tick: u64,
     pub(super) entry: Entry,
-    /// What the packet's baseline was, and which components occurred.
-    pub(super) base: Tick,
+    /// Which components occurred in the packet.
     pub(super) components: u64,
     pub(super) before: Context,
     pub(super) after: Context,
-    /// Where in the arena, and how many bits.
+    /// Where in the arena, and how many bits; the values begin after so many of them.
     pub(super) at: (usize, usize),
+    pub(super) head: usize,
     /// Bits of its values by component, in the order of the masks.
     pub(super) bits: SmallVec<[u32; 8]>,
     /// What its receiver keeps for a moment: words and values.
@@ -102,50 +105,55 @@ pub(super) struct Set {
     /// By component, then block.
     have: Vec<u64>,
     /// By component, then row: where in the arena, and how many bits.
-    pub(super) at: Vec<Vec<(u32, u16)>>,
+    at: Vec<Vec<(u32, u16)>>,
+    /// By block: the entries of packets with this baseline that were written, whole. Peers alike are sent the same entries in the
+    /// same order.
+    entries: Vec<Variants>,
+}
+
+impl Set {
+    /// The entries of a block that were written in this tick.
+    #[inline]
+    pub(super) fn wholes(&self, block: usize) -> &[Whole] {
+        self.entries.get(block).map_or(&[], |kept| &kept.wholes[..kept.live])
+    }
+
+    /// A place to keep one more entry of a block, if there is one.
+    pub(super) fn place(&mut self, block: usize) -> Option<&mut Whole> {
+        if self.entries.len() <= block {
+            self.entries.resize_with(block + 1, Variants::default);
+        }
+        let kept = &mut self.entries[block];
+        if kept.live == VARIANTS {
+            return None;
+        }
+        if kept.live == kept.wholes.len() {
+            kept.wholes.push(Whole::default());
+        }
+        kept.live += 1;
+        Some(&mut kept.wholes[kept.live - 1])
+    }
 }
 
 impl BitCache {
     /// A new tick: nothing is encoded yet.
     pub(crate) fn clear(&mut self) {
         self.live = 0;
-        self.cohort.of = None;
+        self.live_cohorts = 0;
         self.arena.clear();
-        self.tick += 1;
     }
 
-    /// The same entry after the same one, if it was written in this tick.
-    pub(super) fn whole(&self, entry: &Entry, base: Tick, components: u64, context: &Context) -> Option<&Whole> {
-        let whole = self.entries.get(entry.block as usize)?;
-        let alike = whole.tick == self.tick && whole.base == base && whole.components == components;
-        (alike && whole.before == *context && whole.entry == *entry).then_some(whole)
-    }
-
-    /// Keeps an entry that was written to `w` from bit `start` on.
-    #[expect(clippy::too_many_arguments, reason = "an entry, what it stands between, and where it was written")]
-    pub(super) fn keep(
-        &mut self,
-        entry: &Entry,
-        base: Tick,
-        components: u64,
-        before: Context,
-        after: Context,
-        bits: &[u32],
-        w: &BitWriter,
-        start: usize,
-    ) {
-        let block = entry.block as usize;
-        if self.entries.len() <= block {
-            self.entries.resize_with(block + 1, Whole::default);
+    /// The place of the packets to all who are told the same from a baseline, of these components.
+    pub(super) fn cohort(&mut self, of: (Tick, u64)) -> usize {
+        if let Some(i) = self.cohorts[..self.live_cohorts].iter().position(|cohort| cohort.of == of) {
+            return i;
         }
-        let at = (self.arena.len(), w.len() - start);
-        self.arena.append(w, start, at.1);
-        let whole = &mut self.entries[block];
-        whole.bits.clear();
-        whole.bits.extend_from_slice(bits);
-        whole.entry.clone_from(entry);
-        (whole.tick, whole.base, whole.components) = (self.tick, base, components);
-        (whole.before, whole.after, whole.at) = (before, after, at);
+        if self.live_cohorts == self.cohorts.len() {
+            self.cohorts.push(Cohort::default());
+        }
+        (self.cohorts[self.live_cohorts].of, self.cohorts[self.live_cohorts].live) = (of, 0);
+        self.live_cohorts += 1;
+        self.live_cohorts - 1
     }
 
     /// The place of what is encoded against a baseline; `fresh`: it was made just now, and has to be told its codings.
@@ -156,12 +164,13 @@ impl BitCache {
         let (columns, blocks) = (publisher.history.components(), publisher.block_count());
         if self.live == self.sets.len() {
             let (at, have) = (vec![Vec::new(); columns], Vec::new());
-            self.sets.push(Set { base, plain, codings: Codings::default(), seconds: 0.0, have, at });
+            self.sets.push(Set { base, plain, codings: Codings::default(), seconds: 0.0, have, at, entries: Vec::new() });
         }
         let set = &mut self.sets[self.live];
         (set.base, set.plain) = (base, plain);
         set.have.clear();
         set.have.resize(columns * blocks, 0);
+        set.entries.iter_mut().for_each(|kept| kept.live = 0);
         self.live += 1;
         (self.live - 1, true)
     }

@@ -4,6 +4,7 @@ use super::{Carried, Flight, Source, Subscriber};
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::publisher::Publisher;
+use crate::tuner::older;
 use smallvec::SmallVec;
 use std::time::Duration;
 use tidelock_netcore::ack::AckRanges;
@@ -12,6 +13,8 @@ use tidelock_netcore::tick::Tick;
 
 /// Packets that may overtake one before it counts as lost (as in QUIC, RFC 9002, 6.1.1).
 const REORDER_PACKETS: u64 = 3;
+/// So many sends the base may stay behind the newest that was answered.
+const BASE_SLACK: u64 = 2;
 
 impl Subscriber {
     /// Takes acknowledgements in, at `now`: moves the base, and gives up what was overtaken.
@@ -35,7 +38,8 @@ impl Subscriber {
             self.unanswered = self.awaits_answer().then_some(now);
         }
         if let Some(newest) = newest {
-            self.move_base(newest, publisher);
+            self.answered = self.answered.max(newest);
+            self.move_base(self.next_base(publisher), publisher);
         }
         let newest_number = ranges.newest().unwrap_or(0).min(self.next_number);
         let overtaken = (newest_number + 1).saturating_sub(first + REORDER_PACKETS);
@@ -64,17 +68,40 @@ impl Subscriber {
         self.give_up(|_, sent_at| sent_at < before);
     }
 
+    /// Where the base should be. Who got everything that was sent in a tick shares it with all others who did, and the older the
+    /// base the more surprising what has come since: so rather a send a little older than the newest answered one that came whole,
+    /// and that leads back to one of which everything is known too.
+    fn next_base(&self, publisher: &Publisher) -> Tick {
+        if self.view.is_some() || !self.whole_bases {
+            return self.answered;
+        }
+        let now = publisher.history.now();
+        let settled = |older: Tick| older <= self.base && self.shared.is_settled_in(self.motions, older);
+        let good = |t: &Tick| {
+            let back = if self.motions == 0 { None } else { older(now, *t) };
+            self.came_whole(*t, publisher) && back.is_none_or(settled)
+        };
+        let best = (self.base.0 + 1..=self.answered.0).rev().map(Tick).find(good);
+        best.unwrap_or(if self.answered.since(self.base) > BASE_SLACK { self.answered } else { self.base })
+    }
+
+    /// Has the peer got all that changed in a send, or was there nothing?
+    fn came_whole(&self, tick: Tick, publisher: &Publisher) -> bool {
+        let mut carriers = self.flights.iter().filter(|f| f.send_tick == tick && !f.carried.is_empty()).peekable();
+        match carriers.peek() {
+            Some(_) => carriers.all(|f| f.acked && f.whole),
+            None => self.source(publisher).components(tick) == 0,
+        }
+    }
+
     /// Moves the base up to `to`, tick by tick. A tick's changes make rows stale, but for those that an acknowledged packet of
     /// that tick carried.
     pub(super) fn move_base(&mut self, to: Tick, publisher: &Publisher) {
         while self.base < to {
             let tick = self.base.plus(1);
             self.base = tick;
-            let changed = self.source(publisher).components(tick);
-            let mut carriers = self.flights.iter().filter(|f| f.send_tick == tick && !f.carried.is_empty()).peekable();
-            // the peer got all that changed, or there was nothing
-            let even = if carriers.peek().is_some() { carriers.all(|f| f.acked && f.whole) } else { changed == 0 };
-            if even && !self.stale_any {
+            if self.came_whole(tick, publisher) && self.forces.is_empty() {
+                self.step_whole(tick, publisher);
                 continue;
             }
             self.scratch.fill(0);
@@ -96,6 +123,28 @@ impl Subscriber {
                 }
             }
             self.step(tick, publisher);
+        }
+    }
+
+    /// One step of the base past a tick of which the peer has everything.
+    fn step_whole(&mut self, tick: Tick, publisher: &Publisher) {
+        if !self.stale_any {
+            return;
+        }
+        let source = Source::new(&self.view, publisher);
+        self.stale_any = false;
+        for c in 0..self.columns {
+            let changed = source.changed(c, tick);
+            for (block, stale) in self.stale[c * self.blocks..(c + 1) * self.blocks].iter_mut().enumerate() {
+                if *stale == 0 {
+                    continue;
+                }
+                *stale &= !changed.get(block).copied().unwrap_or(0);
+                if *stale != 0 {
+                    self.shared.mark_unsettled(c, block, tick);
+                    self.stale_any = true;
+                }
+            }
         }
     }
 
@@ -181,7 +230,7 @@ impl Subscriber {
                 }
             }
         }
-        while self.flights.front().is_some_and(|f| f.acked || f.lost) {
+        while self.flights.front().is_some_and(|f| (f.acked || f.lost) && f.send_tick <= self.base) {
             let flight = self.flights.pop_front().expect("it was just looked at");
             self.recycle(flight.carried);
         }

@@ -23,13 +23,15 @@ pub(super) struct Shared {
     first: Tick,
     /// By block: nor of it from before, since the peer was told something anew.
     begun: Vec<Tick>,
+    /// The newest of them.
+    last_begun: Tick,
     /// Blocks of which it will be, from the next send on.
     beginning: Vec<u32>,
 }
 
 impl Shared {
     pub(super) fn new(now: Tick, kept: bool) -> Self {
-        Self { kept, ring: Vec::new(), first: now, begun: Vec::new(), beginning: Vec::new() }
+        Self { kept, ring: Vec::new(), first: now, begun: Vec::new(), last_begun: Tick::ZERO, beginning: Vec::new() }
     }
 
     pub(super) fn grow(&mut self, blocks: usize) {
@@ -42,6 +44,7 @@ impl Shared {
     pub(super) fn note_send(&mut self, now: Tick) {
         for block in self.beginning.drain(..) {
             self.begun[block as usize] = now;
+            self.last_begun = now;
         }
     }
 
@@ -95,15 +98,16 @@ impl Shared {
         self.first.max(self.begun[block]) <= tick && !self.turn_of(tick).is_some_and(unsettled)
     }
 
-    /// Is every block exact at `base`, and, if guesses go back to there, settled at `older`?
-    pub(super) fn is_even(&self, base: Tick, older: Option<Tick>) -> bool {
+    /// Is every block exact at `base`?
+    pub(super) fn is_exact_everywhere(&self, base: Tick) -> bool {
+        self.first <= base && self.turn_of(base).is_none_or(|turn| turn.inexact.iter().all(|word| *word == 0))
+    }
+
+    /// Are these components settled in every block at `older`?
+    pub(super) fn is_settled_in(&self, components: u64, older: Tick) -> bool {
         let none = |blocks: &Vec<u64>| blocks.iter().all(|word| *word == 0);
-        let exact = self.first <= base && self.turn_of(base).is_none_or(|turn| none(&turn.inexact));
-        let settled = |older: Tick| {
-            let begun = self.begun.iter().all(|begun| *begun <= older);
-            begun && self.first <= older && self.turn_of(older).is_none_or(|turn| turn.unsettled.iter().all(none))
-        };
-        exact && older.is_none_or(settled)
+        let settled = |turn: &Turn| turn.unsettled.iter().enumerate().all(|(c, blocks)| components >> c & 1 == 0 || none(blocks));
+        self.first.max(self.last_begun) <= older && self.turn_of(older).is_none_or(settled)
     }
 
     fn turn_of(&self, tick: Tick) -> Option<&Turn> {

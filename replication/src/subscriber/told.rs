@@ -1,6 +1,6 @@
 //! What is asked of a subscriber while its packets are made.
 
-use super::{NEVER, Subscriber};
+use super::{Carried, NEVER, Subscriber};
 use crate::block::bits;
 use crate::publisher::Publisher;
 use tidelock_netcore::tick::Tick;
@@ -26,6 +26,22 @@ impl Subscriber {
         self.since[block] = NEVER;
     }
 
+    /// Clears what a packet carries from what is pending. `emptied`: the blocks of which nothing is pending then.
+    pub(crate) fn take_packet(&mut self, carried: &[Carried], emptied: &[u32]) {
+        for x in carried {
+            let at = self.at(usize::from(x.component), x.block as usize);
+            self.pending[at] &= !x.mask;
+        }
+        for block in emptied {
+            self.since[*block as usize] = NEVER;
+        }
+    }
+
+    /// Is nothing pending of a block?
+    pub(crate) fn is_empty(&self, block: u32) -> bool {
+        self.since[block as usize] == NEVER
+    }
+
     /// May a row be stale?
     #[inline]
     pub(crate) fn has_stale(&self) -> bool {
@@ -41,9 +57,12 @@ impl Subscriber {
     /// The components of which something is pending, or goes along, as bits.
     pub(crate) fn pending_components(&self, publisher: &Publisher) -> u64 {
         let any = |table: &[u64], c: usize| table[c * self.blocks..(c + 1) * self.blocks].iter().any(|rows| *rows != 0);
-        let mut components = (0..self.columns).fold(0, |all, c| all | u64::from(any(&self.pending, c)) << c);
-        let ticks = self.base.0 + 1..=publisher.history.now().0;
         let source = self.source(publisher);
+        let mut components = match self.fresh {
+            Some((now, components)) if now == publisher.history.now() => components,
+            _ => (0..self.columns).fold(0, |all, c| all | u64::from(any(&self.pending, c)) << c),
+        };
+        let ticks = self.base.0 + 1..=publisher.history.now().0;
         components |= u64::from(any(&self.stale, 0) || ticks.map(Tick).any(|t| source.components(t) & 1 != 0));
         components
     }
@@ -64,6 +83,8 @@ impl Subscriber {
     /// Is what changed in the send `now` all that is pending, is all of it pending, and does the peer share what guesses are made from?
     /// Who is told in blocks and can say so is told the same as everybody else who can.
     pub(crate) fn is_even(&self, now: Tick, older: Option<Tick>) -> bool {
-        self.view.is_none() && self.fresh == Some(now) && !self.stale_any && self.shared.is_even(self.base, older)
+        let guesses = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
+        let shares = || !self.stale_any || self.pending.iter().zip(&self.stale).all(|(pending, stale)| pending & stale == 0);
+        self.view.is_none() && self.fresh.is_some_and(|fresh| fresh.0 == now) && guesses && self.shared.is_exact_everywhere(self.base) && shares()
     }
 }
