@@ -138,7 +138,6 @@ pub use checkpoint::Checkpoint;
 pub use column::{Form, Write};
 pub use config::{Config, Interpolation, OnFork};
 pub use definitions::{Defined, DefinitionRef};
-pub use packing::Packing;
 pub use entities::{InLockstep, InRollback, Networked, Simulated};
 pub use error::UsageError;
 pub use frames::{OrderId, Seat};
@@ -150,6 +149,7 @@ pub use messages::{Event, LargeId, LargeMessage, Replies, Request, RequestFailur
 pub use netid::NetId;
 pub use news::News;
 pub use order::Ordered;
+pub use packing::Packing;
 pub use peer::{Peer, PeerInfo, PeerStats};
 pub use peer_id::PeerId;
 pub use predict::{Cause, Correction, CorrectionCounts};

@@ -240,7 +240,8 @@ impl Assembler<'_> {
         bits(self.scratch.components).map(|c| c as usize).all(|c| {
             let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
             let lacks = |block: usize, source: usize| {
-                let has = self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
+                let has =
+                    self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
                 subscriber.pending(c, block) & !has
             };
             velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| lacks(block, v.source) == 0))
@@ -298,7 +299,11 @@ impl Assembler<'_> {
             let entry = &whole.entry;
             let plain = entry.base == EntryBase::Packet && entry.sample_age == age;
             let alike = whole.components == self.scratch.components && whole.before == *context;
-            plain && alike && whole.fresh == fresh && entry.guessed == exact && subscriber.pends(block, whole.components, &entry.masks)
+            plain
+                && alike
+                && whole.fresh == fresh
+                && entry.guessed == exact
+                && subscriber.pends(block, whole.components, &entry.masks)
         });
         let Some(whole) = found else { return false };
         let (masks, at) = (&whole.entry.masks, whole.at);

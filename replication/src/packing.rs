@@ -25,7 +25,8 @@ pub struct Packing {
 
 impl Packing {
     /// Everything on.
-    pub const ALL: Self = Self { packets: true, blocks: true, values: true, forecasts: true, masks: true, tables: true, bases: true };
+    pub const ALL: Self =
+        Self { packets: true, blocks: true, values: true, forecasts: true, masks: true, tables: true, bases: true };
     /// Everything off.
     pub const NONE: Self =
         Self { packets: false, blocks: false, values: false, forecasts: false, masks: false, tables: false, bases: false };

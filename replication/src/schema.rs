@@ -464,7 +464,19 @@ impl SchemaBuilder {
         self.orders.sort_by(|a, b| a.name.cmp(&b.name));
         self.definitions.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
-        let Self { name, mut components, mut kinds, messages, larges, orders, mut inputs, kept, shared, definitions, mut mistakes } = self;
+        let Self {
+            name,
+            mut components,
+            mut kinds,
+            messages,
+            larges,
+            orders,
+            mut inputs,
+            kept,
+            shared,
+            definitions,
+            mut mistakes,
+        } = self;
         check_resources(&components, &kept, &mut mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);

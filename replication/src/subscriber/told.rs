@@ -85,6 +85,10 @@ impl Subscriber {
     pub(crate) fn is_even(&self, now: Tick, older: Option<Tick>) -> bool {
         let guesses = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
         let shares = || !self.stale_any || self.pending.iter().zip(&self.stale).all(|(pending, stale)| pending & stale == 0);
-        self.view.is_none() && self.fresh.is_some_and(|fresh| fresh.0 == now) && guesses && self.shared.is_exact_everywhere(self.base) && shares()
+        self.view.is_none()
+            && self.fresh.is_some_and(|fresh| fresh.0 == now)
+            && guesses
+            && self.shared.is_exact_everywhere(self.base)
+            && shares()
     }
 }
