@@ -258,8 +258,9 @@ impl History {
         debug_assert_eq!(slot.changed[at] & rows, 0);
         let offset = slot.log.len() as u32;
         let block_words = &mut self.columns[c][block * BLOCK * stride..][..BLOCK * stride];
-        for (bit, new) in crate::block::bits(all).zip(words.chunks_exact(stride)) {
+        for (i, bit) in crate::block::bits(all).enumerate() {
             if rows >> bit & 1 != 0 {
+                let new = &words[i * stride..][..stride];
                 let current = &mut block_words[bit as usize * stride..][..stride];
                 push_words(&mut slot.log, current);
                 copy_words(current, new);

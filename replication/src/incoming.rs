@@ -418,8 +418,8 @@ impl Incoming {
         bits(quick).for_each(|bit| self.touch(c, first + bit as usize));
         if quick != mask {
             let stride = words.len() / mask.count_ones() as usize;
-            for (bit, words) in bits(mask).zip(words.chunks_exact(stride)).filter(|(bit, _)| quick >> bit & 1 == 0) {
-                self.put(c, first + bit as usize, words, send, sample, rested >> bit & 1 != 0);
+            for (i, bit) in bits(mask).enumerate().filter(|(_, bit)| quick >> bit & 1 == 0) {
+                self.put(c, first + bit as usize, &words[i * stride..][..stride], send, sample, rested >> bit & 1 != 0);
             }
         }
     }

@@ -222,6 +222,12 @@ impl Subscriber {
 
     /// The oldest packet whose fate is open, or the next one.
     pub(crate) fn floor(&self) -> u64 {
+        let decided = self.flights.iter().take_while(|f| f.acked || f.lost).count();
+        self.oldest() + decided as u64
+    }
+
+    /// The oldest packet of which there is a record, or the next one: records are kept until the base has passed them.
+    fn oldest(&self) -> u64 {
         self.next_number - self.flights.len() as u64
     }
 

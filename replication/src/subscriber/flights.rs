@@ -20,7 +20,7 @@ impl Subscriber {
     /// Takes acknowledgements in, at `now`: moves the base, and gives up what was overtaken.
     pub(crate) fn acknowledge(&mut self, ranges: &AckRanges, publisher: &Publisher, now: Duration) {
         self.follow(publisher);
-        let first = self.floor();
+        let first = self.oldest();
         let (mut newest, mut answered) = (None, false);
         for i in 0..self.flights.len() {
             let flight = &self.flights[i];
@@ -82,7 +82,10 @@ impl Subscriber {
             self.came_whole(*t, publisher) && back.is_none_or(settled)
         };
         let best = (self.base.0 + 1..=self.answered.0).rev().map(Tick).find(good);
-        best.unwrap_or(if self.answered.since(self.base) > BASE_SLACK { self.answered } else { self.base })
+        // where nothing more is on its way, nothing better comes
+        let comes = |f: &Flight| f.send_tick > self.answered && !f.acked && !f.lost && !f.carried.is_empty();
+        let waits = || self.answered.since(self.base) <= BASE_SLACK && self.flights.iter().any(comes);
+        best.unwrap_or_else(|| if waits() { self.base } else { self.answered })
     }
 
     /// Has the peer got all that changed in a send, or was there nothing?
@@ -105,7 +108,7 @@ impl Subscriber {
                 continue;
             }
             self.scratch.fill(0);
-            let first = self.floor();
+            let first = self.oldest();
             for (i, flight) in self.flights.iter().enumerate().filter(|(_, f)| f.send_tick == tick) {
                 for x in &flight.carried {
                     if !flight.acked {
@@ -187,7 +190,7 @@ impl Subscriber {
         if !publisher.history.remembers(sent) {
             return;
         }
-        let number = self.floor() + flight as u64;
+        let number = self.oldest() + flight as u64;
         for x in &self.flights[flight].carried {
             let (c, block) = (usize::from(x.component), x.block as usize);
             let at = c * self.blocks + block;
@@ -234,7 +237,7 @@ impl Subscriber {
             let flight = self.flights.pop_front().expect("it was just looked at");
             self.recycle(flight.carried);
         }
-        let floor = self.floor();
+        let floor = self.oldest();
         while self.forces.front().is_some_and(|f| f.number <= floor) {
             self.forces.pop_front();
         }
