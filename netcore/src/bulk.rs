@@ -254,13 +254,14 @@ impl Outgoing {
     }
 
     /// One after the other, so that the first is through soonest; but announced at once, because the word on what one replaced
-    /// comes only with the word on itself.
+    /// comes only with the word on itself. Those that replace nothing are announced when their pieces are next, since what is
+    /// announced and does not come is let go.
     fn next_place(&self) -> Option<usize> {
         // of those that follow one another, the first that is not all sent
         let turn = self.blobs.iter().position(|blob| blob.announce.topic == QUEUE && !blob.is_sent());
-        let is_new = |at: usize| !self.blobs[at].announced && (self.blobs[at].announce.topic != QUEUE || turn == Some(at));
-        let new = (0..self.blobs.len()).find(|at| is_new(*at));
-        new.or_else(|| self.blobs.iter().position(|blob| blob.announced && !blob.is_sent()))
+        let new = self.blobs.iter().position(|blob| !blob.announced && blob.announce.topic != QUEUE);
+        let goes = |at: usize| !self.blobs[at].is_sent() && (self.blobs[at].announced || turn == Some(at));
+        new.or_else(|| (0..self.blobs.len()).find(|at| goes(*at)))
     }
 
     fn next_blob(&self) -> Option<&Leaving> {

@@ -321,6 +321,7 @@ impl Peer {
             Control::Left { peer, code, text } => {
                 let peer = PeerId(*peer);
                 if self.roster.remove(&peer).is_some() {
+                    self.keep_events_of(peer);
                     self.news.push(News::Left { peer, reason: DisconnectReason::from_wire(*code, text) });
                 }
             }

@@ -429,6 +429,7 @@ impl Peer {
         self.roster.remove(&peer);
         self.names.end(peer);
         self.mailbox.forget(peer, &self.schema);
+        self.keep_events_of(peer);
         self.large.forget(peer);
         self.fail_requests(peer);
         let (code, text) = reason.to_wire();

@@ -36,9 +36,10 @@
 //! `#[net(opaque, max = 200)]` sends whatever `bitcode` makes of a value, if that is at most so many bytes: for what no other
 //! code fits and rarely changes. The type derives `bitcode::Encode` and `bitcode::Decode` (version 0.6). It is encoded whenever it
 //! may have changed, and when it changed it is sent whole. The bytes are compared with the bound before anything is made of them, and
-//! bytes that the value they decode to would not have made are refused, like any that are not a value. Two things remain the game's:
-//! floats in it are not looked at (check them with [`validate`](crate::schema::ComponentOptions::validate)), and it should hold no
-//! collection of something without a size, of which a few bytes make any number.
+//! bytes that the value they decode to would not have made are refused, like any that are not a value. Three things remain the game's:
+//! floats in it are not looked at (check them with [`validate`](crate::schema::ComponentOptions::validate)), it should hold no
+//! collection of something without a size, of which a few bytes make any number, and no `HashMap` or `HashSet`, whose order is another on each
+//! machine, so that nobody would take it.
 
 use crate::field::{self, NORMAL_BITS};
 use crate::replicate::{FieldError, Quantised, Quantiser, RestoreError, Restorer};

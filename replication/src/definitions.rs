@@ -245,7 +245,8 @@ impl Peer {
     /// # Errors
     /// [`UsageError::TooLarge`] if it takes more than [`limits::DEFINITION_BYTES`] (1 MiB) as it travels, or all together more than
     /// [`limits::DEFINITIONS_BYTES`] (32 MiB), or if there would be more than [`limits::DEFINITIONS`] of them. Then all is as it was.
-    /// [`UsageError::NotInSchema`], and [`UsageError::NotAllowed`] at a guest.
+    /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`] at a guest, and [`UsageError::Config`] for a key that
+    /// [`define_for`](Self::define_for) has taken.
     pub fn define<T>(&mut self, key: u64, value: T) -> Result<DefinitionRef<T>, UsageError>
     where
         T: bitcode::Encode + Send + Sync + 'static,
@@ -285,6 +286,11 @@ impl Peer {
         let old = all.held.get(&at);
         if let Some(same) = old.filter(|old| old.bytes == bytes && old.of == of) {
             return Ok(DefinitionRef::new(key, same.revision));
+        }
+        if old.is_some_and(|old| old.of != of) {
+            return Err(UsageError::Config(
+                "the key of a definition is in use: `define_for` takes the numbers of entities as keys",
+            ));
         }
         let old_size = old.map_or(0, |old| old.size);
         if !all.has_room(old.is_none(), size, old_size) {

@@ -22,7 +22,7 @@ use tidelock_netcore::clock::RttEstimator;
 use tidelock_netcore::control::{self, Control};
 use tidelock_netcore::error::{DisconnectReason, TransportError};
 use tidelock_netcore::limits;
-use tidelock_netcore::packet::{Echo, Stamp, WireTime};
+use tidelock_netcore::packet::{Echo, Header, Stamp, WireTime};
 use tidelock_netcore::tick::Tick;
 use tidelock_netcore::transport::{Delivery, Facts, Lane, LinkId, Transport};
 
@@ -30,6 +30,9 @@ use tidelock_netcore::transport::{Delivery, Facts, Lane, LinkId, Transport};
 const STAMP_INTERVAL: Duration = Duration::from_millis(200);
 /// What a mark mostly takes, at most.
 const MARK_BYTES: usize = 40;
+/// So many marks follow state at once. Without them, what has stopped would be drawn as going on until the next ordinary mark, and
+/// jump back then; two, so that one may be lost.
+const SETTLING_MARKS: u8 = 2;
 /// How long an acknowledgement waits for room: well within what the other side allows beside the round trip before it takes a
 /// packet for lost (`Link::loss_time`).
 const ACK_WAIT: Duration = Duration::from_millis(40);
@@ -85,6 +88,8 @@ pub(crate) struct Link {
     pub(crate) told: Told,
     pub(crate) sequences: Sequences,
     pub(crate) events: EventsOut,
+    /// Events went before state, and no state since.
+    pub(crate) events_led: bool,
     pub(crate) larges: LargeOut,
     /// The round of the digest that this peer was sent and has not answered (host only).
     pub(crate) compared: Option<u32>,
@@ -223,6 +228,7 @@ impl Link {
             told: Told::default(),
             sequences: Sequences::new(schema, first),
             events: EventsOut::new(first),
+            events_led: false,
             larges: LargeOut::default(),
             compared: None,
             refusals: VecDeque::new(),
@@ -286,10 +292,11 @@ impl Link {
         now > self.last_heard.saturating_add(limit)
     }
 
-    /// Was there no room for something that must arrive, or has the transport not taken a message for too long?
+    /// Was there no room for something that must arrive, has the transport not taken a message for too long, or does the peer not
+    /// acknowledge an event?
     pub(crate) fn is_too_slow(&self, now: Duration) -> bool {
         let stuck = |outbox: &Outbox| outbox.stuck.is_some_and(|since| now > since + limits::LANE_QUEUE_TIME);
-        self.overfull || self.outbox.iter().any(stuck)
+        self.overfull || self.events.is_stuck() || self.outbox.iter().any(stuck)
     }
 
     /// Bytes that a datagram of inputs may have now, without the transport's overhead: they go before other traffic, but while
@@ -400,6 +407,7 @@ impl Link {
     /// State has gone out in a packet of so many bytes, and `all` of it was in there. Else the next packets are worth their
     /// overhead: some milliseconds' worth.
     pub(crate) fn state_sent(&mut self, bytes: usize, all: bool, now: Duration) {
+        self.events_led = false;
         self.allowance.take_state(now, bytes + self.overhead);
         let worth = (self.allowance.rate() / PACKETS_PER_SECOND) as usize;
         self.state_need = if all { 0 } else { worth.min(limits::DATAGRAM_MIN_BYTES) };
@@ -444,6 +452,39 @@ impl Link {
     /// How long a packet may stay without an answer until it counts as lost.
     pub(crate) fn loss_time(&self, send_interval: Duration) -> Duration {
         self.rtt.timeout(Duration::from_millis(50)) + send_interval * 2 + Duration::from_millis(25)
+    }
+
+    /// But for what is complete, which depends on what the packet takes along.
+    pub(crate) fn header(&self, tick: Tick, known: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
+        Header {
+            number: self.subscriber.next_number(),
+            send_tick,
+            tick,
+            base,
+            events: false,
+            complete: known,
+            floor: self.subscriber.floor(),
+            ack: None,
+            stamp,
+        }
+    }
+
+    /// No change up to this tick is unsent, if all up to `known` are captured.
+    pub(crate) fn complete(&self, known: Tick, send_tick: Tick) -> Tick {
+        self.subscriber.oldest_pending(send_tick).map_or(known, |since| since.minus(1).min(known))
+    }
+
+    pub(crate) fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
+        self.owes_ack = None;
+        self.last_sent = Some(now);
+        self.counters.bytes_out += bytes as u64;
+        self.subscriber.stats.packets += 1;
+        self.subscriber.stats.bytes += bytes as u64;
+        if state {
+            self.last_state = Some(now);
+            self.unsettled = SETTLING_MARKS;
+            self.subscriber.stats.state_bytes += bytes as u64;
+        }
     }
 }
 

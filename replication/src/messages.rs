@@ -166,7 +166,7 @@ impl Peer {
     /// [`UsageError::NoSuchPeer`], [`UsageError::NotNetworked`] for a [`To::Seeing`] of no networked entity,
     /// [`UsageError::NoRelevance`] for a [`To::Room`] without rooms, [`UsageError::Message`] for values that cannot travel,
     /// [`UsageError::NamesNobody`] if a field needs an entity and names one that is not networked or gone,
-    /// [`UsageError::Backlog`] when a peer's queue is full, or has too many events on their way: then nothing was sent to that peer or any after it.
+    /// [`UsageError::Backlog`] when a peer's queue is full, or has too many events on their way: all others it was sent to.
     pub fn send_message<M: Replicate>(&mut self, world: &World, to: To<'_>, message: &M) -> Result<(), UsageError> {
         let index = self.message_index::<M>()?;
         if self.schema.messages[index].promise == Promise::Request {
@@ -190,7 +190,7 @@ impl Peer {
             return self.post_event(0, index, words, due, Some(PeerId::HOST));
         }
         let targets = self.targets(world, to)?;
-        let mut masked = Vec::new();
+        let (mut masked, mut result) = (Vec::new(), Ok(()));
         for at in targets {
             let words = match self.hide_names(world, at, index, words, &mut masked) {
                 Seen::All => words,
@@ -200,12 +200,14 @@ impl Peer {
                     continue;
                 }
             };
-            match promise.is_event() {
-                true => self.post_event(at, index, words, due, None)?,
-                false => self.post_message(at, index, words)?,
-            }
+            let sent = match promise.is_event() {
+                true => self.post_event(at, index, words, due, None),
+                false => self.post_message(at, index, words),
+            };
+            // who has no room takes nothing from the others
+            result = result.and(sent);
         }
-        Ok(())
+        result
     }
 
     /// What a message is on its way, but for what a peer must not know.

@@ -30,7 +30,7 @@ use tidelock_netcore::clock::{Sample, round_trip};
 use tidelock_netcore::control::Control;
 use tidelock_netcore::error::{DisconnectReason, PeerError};
 use tidelock_netcore::limits;
-use tidelock_netcore::packet::{Header, PacketKind, Stamp};
+use tidelock_netcore::packet::{PacketKind, Stamp};
 use tidelock_netcore::tick::Tick;
 use tidelock_netcore::transport::{Arrival, Delivery, Lane, LinkId, Transport};
 
@@ -38,9 +38,6 @@ use tidelock_netcore::transport::{Arrival, Delivery, Lane, LinkId, Transport};
 const HOST_MARK: Duration = Duration::from_millis(200);
 /// A guest tells its host at least this often that it is there.
 const GUEST_MARK: Duration = Duration::from_millis(500);
-/// So many marks follow state at once. Without them, what has stopped would be drawn as going on until the next ordinary mark, and
-/// jump back then; two, so that one may be lost.
-const SETTLING_MARKS: u8 = 2;
 /// More than any header takes, in bits, beside acknowledgements: see `netcore::packet`.
 const HEADER_SLACK: usize = 64;
 
@@ -438,7 +435,7 @@ impl Peer {
             Builder::Blocks(Assembler { schema, publisher, cache, tuner, scratch, tick, captured, before, base, alone, packing })
         };
         builder.plan(&mut link.subscriber, link.allowance.room(now, interval));
-        let mut used = false;
+        let (mut used, mut crowded) = (false, false);
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
             // what is left of the allowance may be less than the transport takes
@@ -457,7 +454,7 @@ impl Peer {
             let stamp = link.next_stamp(clock, now);
             let mut header = link.header(tick, known, send_tick, Some(base), stamp);
             let Draft { body, packet, section, .. } = &mut self.draft;
-            let riders = link.events.draft(schema, host, tick, limit * 4, section);
+            let riders = link.events.draft(schema, host, tick, if crowded { 0 } else { limit * 4 }, section);
             header.events = !riders.is_empty();
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
@@ -465,6 +462,11 @@ impl Peer {
             let Body { carried, all, whole } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
+                // not even the first value fits beside the events
+                if !all && !riders.is_empty() {
+                    crowded = true;
+                    continue;
+                }
                 if !all {
                     link.state_did_not_fit(limit);
                 }
@@ -560,39 +562,4 @@ enum Told {
     Removed,
     Added,
     Changed,
-}
-
-impl Link {
-    /// But for what is complete, which depends on what the packet takes along.
-    pub(crate) fn header(&self, tick: Tick, known: Tick, send_tick: Tick, base: Option<Tick>, stamp: Option<Stamp>) -> Header {
-        Header {
-            number: self.subscriber.next_number(),
-            send_tick,
-            tick,
-            base,
-            events: false,
-            complete: known,
-            floor: self.subscriber.floor(),
-            ack: None,
-            stamp,
-        }
-    }
-
-    /// No change up to this tick is unsent, if all up to `known` are captured.
-    pub(crate) fn complete(&self, known: Tick, send_tick: Tick) -> Tick {
-        self.subscriber.oldest_pending(send_tick).map_or(known, |since| since.minus(1).min(known))
-    }
-
-    pub(crate) fn note_sent(&mut self, bytes: usize, now: Duration, state: bool) {
-        self.owes_ack = None;
-        self.last_sent = Some(now);
-        self.counters.bytes_out += bytes as u64;
-        self.subscriber.stats.packets += 1;
-        self.subscriber.stats.bytes += bytes as u64;
-        if state {
-            self.last_state = Some(now);
-            self.unsettled = SETTLING_MARKS;
-            self.subscriber.stats.state_bytes += bytes as u64;
-        }
-    }
 }

@@ -94,7 +94,13 @@ impl Tuner {
         into.components.clone_from(&aged.chosen.components);
         into.elapsed = elapsed;
         if !self.packing.tables {
-            into.components.iter_mut().for_each(|coding| coding.tables.clear());
+            for (c, coding) in into.components.iter_mut().enumerate() {
+                coding.tables.clear();
+                if coding.forecast != Forecast::Still {
+                    // a forecast is told together with tables only: the usual ones
+                    coding.tables.extend_from_slice(schema.layout(c).tables(age as u64));
+                }
+            }
         }
         if older.is_none() {
             // the ring does not reach far enough back this time

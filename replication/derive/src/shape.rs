@@ -253,6 +253,7 @@ fn collection(ty: &Type, attrs: &Attrs) -> Result<Shape> {
     match types[..] {
         [key, value] if is("BTreeMap") => {
             let key = Box::new(Shape::of(key, &Attrs::default())?);
+            ordered(&key, ty)?;
             Ok(Shape::Map { key, value: Box::new(Shape::of(value, &inner)?), max: cap })
         }
         [item, ..] => {
@@ -260,9 +261,22 @@ fn collection(ty: &Type, attrs: &Attrs) -> Result<Shape> {
                 Type::Array(array) if is("SmallVec") => &*array.elem,
                 item => item,
             };
-            Ok(Shape::List { ty: ty.clone(), item: Box::new(Shape::of(item, &inner)?), max: cap })
+            let item = Box::new(Shape::of(item, &inner)?);
+            if is("BTreeSet") {
+                ordered(&item, ty)?;
+            }
+            Ok(Shape::List { ty: ty.clone(), item, max: cap })
         }
         [] => Err(Error::new(ty.span(), "a list of what? Write its type with the one of its items: `Queue<Item>`")),
+    }
+}
+
+/// What orders a collection must be in the same order on every machine.
+fn ordered(key: &Shape, ty: &Type) -> Result<()> {
+    match key {
+        Shape::Entity { .. } => Err(Error::new(ty.span(), "entities have another order on each machine: use a `Vec`")),
+        Shape::Maybe(inner) | Shape::Array(inner, _) => ordered(inner, ty),
+        _ => Ok(()),
     }
 }
 

@@ -32,6 +32,8 @@ const REORDER_PACKETS: u64 = 3;
 const PEER_BITS: u32 = limits::PEERS.ilog2();
 /// An event that waits so long goes before state.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Who has not acknowledged a packet of so many with the same event, whatever else it acknowledges, never will.
+const LOSSES: u32 = 200;
 /// Bits of an event that never rides along with state: it would take most of the packet.
 const RIDER_BITS: usize = limits::DATAGRAM_MIN_BYTES * 8 / 2;
 
@@ -109,6 +111,8 @@ struct Leaving {
     /// More than it takes in a packet.
     bits: usize,
     state: State,
+    /// How often it was lost.
+    lost: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,15 +138,18 @@ impl EventsOut {
         Self { first, queue, flights, waiting: 0, bytes: 0, scratch: BitWriter::new() }
     }
 
-    /// Takes an event; `false` if too many are not acknowledged yet.
+    /// Takes an event; `false` if too many are not acknowledged yet. What is handed on for a guest finds room for twice as many, so
+    /// that a guest that sends too many takes none from the others.
     pub(crate) fn push(&mut self, schema: &Inner, from_host: bool, event: Event, now: Duration) -> bool {
         self.scratch.clear();
         // its tick may be far from that of the packet
         event.write(schema, from_host, event.at.unwrap_or_default(), &mut self.scratch);
         let bits = self.scratch.len() + 2 * 64;
-        let full = self.queue.len() >= limits::EVENTS_IN_FLIGHT || self.bytes + bits / 8 > limits::LANE_QUEUE_BYTES;
+        let times = if from_host && event.relay.is_some() { 2 } else { 1 };
+        let many = self.queue.len() >= times * limits::EVENTS_IN_FLIGHT;
+        let full = many || self.bytes + bits / 8 > times * limits::LANE_QUEUE_BYTES;
         if !full {
-            self.queue.push_back(Leaving { event, bits, state: State::Waits(now) });
+            self.queue.push_back(Leaving { event, bits, state: State::Waits(now), lost: 0 });
             self.waiting += 1;
             self.bytes += bits / 8;
         }
@@ -154,6 +161,18 @@ impl EventsOut {
         self.queue.iter().filter(|leaving| leaving.event.relay == Some(from)).count()
     }
 
+    /// Of those that are not acknowledged, whose are most?
+    pub(super) fn most_of(&self) -> Option<PeerId> {
+        let mut counts = BTreeMap::new();
+        self.queue.iter().filter_map(|leaving| leaving.event.relay).for_each(|peer| *counts.entry(peer).or_insert(0u32) += 1);
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(peer, _)| peer)
+    }
+
+    /// Does the peer not acknowledge what it must get?
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.queue.front().is_some_and(|leaving| leaving.lost >= LOSSES)
+    }
+
     /// Is there something to send?
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting > 0
@@ -162,7 +181,7 @@ impl EventsOut {
     /// Is there one that does not wait for state to ride along with?
     pub(crate) fn is_urgent(&self, now: Duration) -> bool {
         self.waiting > 0
-            && self.queue.iter().any(|leaving| match leaving.state {
+            && self.queue.iter().take(limits::EVENTS_IN_FLIGHT).any(|leaving| match leaving.state {
                 State::Waits(since) => now >= since + PATIENCE || leaving.bits > RIDER_BITS,
                 _ => false,
             })
@@ -178,7 +197,8 @@ impl EventsOut {
         }
         // the count and the first number
         let (mut used, mut words) = (16 + 24, 0);
-        for (number, leaving) in (self.first..).zip(&self.queue) {
+        // the receiver takes none further ahead of what it lacks
+        for (number, leaving) in (self.first..).zip(&self.queue).take(limits::EVENTS_IN_FLIGHT) {
             if !matches!(leaving.state, State::Waits(_)) {
                 continue;
             }
@@ -234,7 +254,9 @@ impl EventsOut {
         flights.retain(|flight| {
             let Some(arrived) = decide(flight) else { return true };
             for number in &flight.riders {
-                queue[(number - *first) as usize].state = if arrived { State::There } else { State::Waits(now) };
+                let leaving = &mut queue[(number - *first) as usize];
+                leaving.state = if arrived { State::There } else { State::Waits(now) };
+                leaving.lost += u32::from(!arrived);
                 *waiting += usize::from(!arrived);
             }
             false

@@ -14,6 +14,9 @@ use std::time::Duration;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
+/// News of dropped messages of one sender and frame.
+const TOLD: u32 = 64;
+
 pub(crate) struct Waiting {
     pub(super) from: PeerId,
     pub(super) at: Duration,
@@ -22,11 +25,13 @@ pub(crate) struct Waiting {
     pub(super) due: Option<Tick>,
     /// Of a request or a reply.
     pub(super) number: u32,
+    /// Whom it is counted for: its sender, or, once that has left, [`PeerId::NOBODY`].
+    pub(super) payer: PeerId,
 }
 
 impl Waiting {
     pub(super) fn new(from: PeerId, at: Duration, words: Vec<u32>) -> Self {
-        Self { from, at, words, due: None, number: 0 }
+        Self { from, at, words, due: None, number: 0, payer: from }
     }
 
     /// The bytes that it counts for.
@@ -43,12 +48,14 @@ pub(crate) struct Mailbox {
     held: FxHashMap<PeerId, usize>,
     /// Names that were here and are gone, the latest ones.
     dead: VecDeque<NetId>,
+    /// By sender: how many were dropped since the last look.
+    dropped: FxHashMap<PeerId, u32>,
 }
 
 impl Mailbox {
     pub(crate) fn new(schema: &Inner) -> Self {
         let waiting = schema.messages.iter().map(|_| VecDeque::new()).collect();
-        Self { waiting, held: FxHashMap::default(), dead: VecDeque::new() }
+        Self { waiting, held: FxHashMap::default(), dead: VecDeque::new(), dropped: FxHashMap::default() }
     }
 
     pub(crate) fn note_dead(&mut self, net: NetId) {
@@ -69,15 +76,25 @@ impl Mailbox {
         let stays = |promise: Promise| promise.is_event() || promise == Promise::Reply;
         let said = self.waiting.iter_mut().zip(&schema.messages).filter(|(_, entry)| !stays(entry.promise));
         said.for_each(|(q, _)| q.retain(|w| w.from != peer));
-        let left: usize = self.waiting.iter().flatten().filter(|w| w.from == peer).map(Waiting::cost).sum();
+        self.held.remove(&peer);
+        self.disown(peer);
+    }
+
+    /// A peer has left: what stays of it is counted with what stays of all who have.
+    fn disown(&mut self, peer: PeerId) {
+        let mut left = 0;
+        for w in self.waiting.iter_mut().flatten().filter(|w| w.payer == peer) {
+            w.payer = PeerId::NOBODY;
+            left += w.cost();
+        }
         self.held.remove(&peer);
         if left > 0 {
-            self.held.insert(peer, left);
+            *self.held.entry(PeerId::NOBODY).or_default() += left;
         }
     }
 
     fn push(&mut self, message: usize, waiting: Waiting) {
-        *self.held.entry(waiting.from).or_default() += waiting.cost();
+        *self.held.entry(waiting.payer).or_default() += waiting.cost();
         self.waiting[message].push_back(waiting);
     }
 
@@ -85,6 +102,26 @@ impl Mailbox {
         let waiting = self.waiting[message].remove(at)?;
         let_go(&mut self.held, &waiting);
         Some(waiting)
+    }
+
+    /// Takes out those at these places, which are in descending order.
+    fn remove_all(&mut self, message: usize, places: &[usize]) -> Vec<Waiting> {
+        if places.is_empty() {
+            return Vec::new();
+        }
+        let mut places = places.iter().rev().copied().peekable();
+        let mut out = Vec::new();
+        let mut left = VecDeque::new();
+        for (i, w) in std::mem::take(&mut self.waiting[message]).into_iter().enumerate() {
+            if places.next_if_eq(&i).is_some() {
+                let_go(&mut self.held, &w);
+                out.push(w);
+            } else {
+                left.push_back(w);
+            }
+        }
+        self.waiting[message] = left;
+        out
     }
 
     fn held(&self, peer: PeerId) -> usize {
@@ -132,10 +169,10 @@ impl Mailbox {
 }
 
 fn let_go(held: &mut FxHashMap<PeerId, usize>, waiting: &Waiting) {
-    if let Some(bytes) = held.get_mut(&waiting.from) {
+    if let Some(bytes) = held.get_mut(&waiting.payer) {
         *bytes -= waiting.cost();
         if *bytes == 0 {
-            held.remove(&waiting.from);
+            held.remove(&waiting.payer);
         }
     }
 }
@@ -196,15 +233,24 @@ impl Peer {
                     dropped.push(i);
                 }
             }
-            for i in dropped {
-                self.drop_waiting(index, i);
+            for waiting in self.mailbox.remove_all(index, &dropped) {
+                self.note_dropped(index, &waiting);
             }
+        }
+        self.mailbox.dropped.clear();
+    }
+
+    /// A peer has left: of what it sent that goes off everywhere, all who have left may leave as much as one may send.
+    pub(crate) fn keep_events_of(&mut self, peer: PeerId) {
+        self.mailbox.disown(peer);
+        while self.mailbox.held(PeerId::NOBODY) > limits::MAILBOX_BYTES {
+            self.drop_oldest(PeerId::NOBODY);
         }
     }
 
     fn drop_oldest(&mut self, from: PeerId) {
         let oldest = self.mailbox.waiting.iter().enumerate().filter_map(|(i, q)| {
-            let at = q.iter().position(|w| w.from == from)?;
+            let at = q.iter().position(|w| w.payer == from)?;
             Some((q[at].at, i, at))
         });
         if let Some((_, index, at)) = oldest.min() {
@@ -226,6 +272,11 @@ impl Peer {
         if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
             link.counters.dropped_messages += 1;
         }
-        self.news.push(News::MessageDropped { from, message: self.schema.messages[index].name.clone() });
+        // news of others must not be lost for one who sends too much: the rest is in the counter
+        let told = self.mailbox.dropped.entry(from).or_default();
+        *told += 1;
+        if *told <= TOLD {
+            self.news.push(News::MessageDropped { from, message: self.schema.messages[index].name.clone() });
+        }
     }
 }

@@ -44,10 +44,14 @@ impl Peer {
             return Err(UsageError::NotAllowed("send an event for a tick so far ahead"));
         }
         let words = self.message_words(world, index, event)?;
-        self.send_words(world, to, index, &words, Some(tick))?;
+        let sent = match self.send_words(world, to, index, &words, Some(tick)) {
+            // the others have it
+            sent @ (Ok(()) | Err(UsageError::Backlog)) => sent,
+            Err(error) => return Err(error),
+        };
         let waiting = Waiting { due: Some(tick), ..Waiting::new(self.local, self.time.now, words) };
         self.put_in_box(index, waiting);
-        Ok(())
+        sent
     }
 
     /// The session's tick here, by which events go off: the tick of the last step; at a guest whose ticks run ahead, of the session
@@ -100,6 +104,10 @@ impl Peer {
         while let Some(event) = self.links[index].incoming.events.pop() {
             let Leaving { message, relay, at, words } = event;
             let peer = self.links[index].peer;
+            // the tick of its packet was the sender's to say, and others read the event against ours
+            if self.is_host() && at.is_some_and(|at| at.since(self.time.tick) > 2 * limits::EVENT_AHEAD) {
+                return self.misbehaved(world, index, PeerError::OverLimit { what: "the tick of an event" });
+            }
             let from = if self.is_host() { peer } else { relay.unwrap_or(peer) };
             if self.is_host()
                 && relay.is_some()
@@ -111,8 +119,8 @@ impl Peer {
         }
     }
 
-    /// Host: a guest's event goes on to the other guests. Where one has no room for it, and most of what fills it is that guest's, the
-    /// guest sends too many; else the other is too slow.
+    /// Host: a guest's event goes on to the other guests. A guest of whose events as many wait for one of them as that one may lack
+    /// at a time sends too many. Where there is no room at all, it goes who filled it.
     fn relay_event(
         &mut self,
         world: &World,
@@ -132,11 +140,15 @@ impl Peer {
                     continue;
                 }
             };
+            if self.links[at].events.count_of(from) * 2 > limits::EVENTS_IN_FLIGHT {
+                return Err(PeerError::OverLimit { what: "the events that others can take" });
+            }
             if self.post_event(at, message, words, due, Some(from)).is_err() {
-                if self.links[at].events.count_of(from) * 2 > limits::EVENTS_IN_FLIGHT {
-                    return Err(PeerError::OverLimit { what: "the events that others can take" });
+                let most = self.links[at].events.most_of();
+                match self.links.iter_mut().find(|link| Some(link.peer) == most) {
+                    Some(link) => link.give_up(),
+                    None => self.links[at].give_up(),
                 }
-                self.links[at].give_up();
             }
         }
         Ok(())
@@ -148,6 +160,10 @@ impl Peer {
         loop {
             let link = &mut self.links[index];
             let due = if urgent { link.events.is_urgent(now) } else { link.events.is_waiting() };
+            // they take turns with state, which would starve else
+            if urgent && link.events_led && link.subscriber.is_pending() {
+                return;
+            }
             if !due || !link.subscriber.has_room() {
                 return;
             }
@@ -156,6 +172,7 @@ impl Peer {
             let Some(size) = self.send_mark(index, transport, limit) else { return };
             let link = &mut self.links[index];
             link.allowance.take_state(now, size + link.overhead());
+            link.events_led |= urgent;
         }
     }
 

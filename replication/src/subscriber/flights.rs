@@ -83,7 +83,7 @@ impl Subscriber {
         };
         let best = (self.base.0 + 1..=self.answered.0).rev().map(Tick).find(good);
         // where nothing more is on its way, nothing better comes
-        let comes = |f: &Flight| f.send_tick > self.answered && !f.acked && !f.lost && !f.carried.is_empty();
+        let comes = |f: &Flight| f.send_tick > self.answered && f.whole && !f.acked && !f.lost;
         let waits = || self.answered.since(self.base) <= BASE_SLACK && self.flights.iter().any(comes);
         best.unwrap_or_else(|| if waits() { self.base } else { self.answered })
     }

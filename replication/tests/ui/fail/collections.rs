@@ -41,4 +41,10 @@ struct OpaqueRange {
     of: u8,
 }
 
+#[derive(tidelock::Replicate)]
+struct EntityKeys {
+    #[net(max = 4)]
+    map: BTreeMap<hecs::Entity, u8>,
+}
+
 fn main() {}
