@@ -404,6 +404,20 @@ impl Link {
         (room >= need).then(|| (room - self.overhead).min(most))
     }
 
+    /// Bytes that the next packet of state may have, if one may go; notes what there is too little of.
+    pub(crate) fn state_room(&mut self, facts: &Facts, now: Duration, interval: Duration) -> Option<usize> {
+        // what is left of the allowance may be less than the transport takes
+        let limit = self.state_limit(facts, now, interval);
+        self.scarce = match limit {
+            None => Scarce::Bandwidth,
+            Some(limit) if facts.free < limit => Scarce::Transport,
+            Some(_) if !self.subscriber.has_room() => Scarce::Answers,
+            Some(_) => Scarce::Nothing,
+        };
+        self.counters.full += u64::from(self.scarce == Scarce::Transport);
+        limit.filter(|_| self.scarce == Scarce::Nothing)
+    }
+
     /// State has gone out in a packet of so many bytes, and `all` of it was in there. Else the next packets are worth their
     /// overhead: some milliseconds' worth.
     pub(crate) fn state_sent(&mut self, bytes: usize, all: bool, now: Duration) {

@@ -451,12 +451,8 @@ impl SchemaBuilder {
         self
     }
 
-    /// The schema.
-    ///
-    /// # Errors
-    /// [`SchemaError`] with every mistake there is.
-    pub fn build(mut self) -> Result<Schema, SchemaError> {
-        self = self.with_shared_kind();
+    /// The order of calls does not matter: everything goes by name.
+    fn sort(&mut self) {
         self.components.sort_by(|a, b| a.name.cmp(&b.name));
         self.kinds.sort_by(|a, b| a.name.cmp(&b.name));
         self.messages.sort_by(|a, b| a.name.cmp(&b.name));
@@ -464,6 +460,28 @@ impl SchemaBuilder {
         self.orders.sort_by(|a, b| a.name.cmp(&b.name));
         self.definitions.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
+    }
+
+    fn check_names(&mut self) {
+        let Self { components, kinds, messages, larges, orders, inputs, kept, definitions, mistakes, .. } = self;
+        check_resources(components, kept, mistakes);
+        check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, mistakes);
+        check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, mistakes);
+        check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, mistakes);
+        check("large", larges.iter().map(|l| (l.name.as_str(), l.type_id)), limits::LARGE_MESSAGES, mistakes);
+        check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, mistakes);
+        check("definition", definitions.iter().map(|d| (d.name.as_str(), d.type_id)), limits::DEFINITION_TYPES, mistakes);
+        check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, mistakes);
+    }
+
+    /// The schema.
+    ///
+    /// # Errors
+    /// [`SchemaError`] with every mistake there is.
+    pub fn build(mut self) -> Result<Schema, SchemaError> {
+        self = self.with_shared_kind();
+        self.sort();
+        self.check_names();
         let Self {
             name,
             mut components,
@@ -477,15 +495,6 @@ impl SchemaBuilder {
             definitions,
             mut mistakes,
         } = self;
-        check_resources(&components, &kept, &mut mistakes);
-        check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, &mut mistakes);
-        check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, &mut mistakes);
-        check("message", messages.iter().map(|m| (m.name.as_str(), m.type_id)), limits::MESSAGES, &mut mistakes);
-        check("large", larges.iter().map(|l| (l.name.as_str(), l.type_id)), limits::LARGE_MESSAGES, &mut mistakes);
-        check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, &mut mistakes);
-        let of_definitions = definitions.iter().map(|d| (d.name.as_str(), d.type_id));
-        check("definition", of_definitions, limits::DEFINITION_TYPES, &mut mistakes);
-        check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, &mut mistakes);
         for kind in &mut kinds {
             for (type_id, _) in &kind.overrides {
                 if !components.iter().any(|c| c.type_id == *type_id) {

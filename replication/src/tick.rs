@@ -438,16 +438,7 @@ impl Peer {
         let (mut used, mut crowded) = (false, false);
         loop {
             let Some(facts) = transport.facts(link.id) else { return used };
-            // what is left of the allowance may be less than the transport takes
-            let limit = link.state_limit(&facts, now, interval);
-            link.scarce = match limit {
-                None => Scarce::Bandwidth,
-                Some(limit) if facts.free < limit => Scarce::Transport,
-                Some(_) if !link.subscriber.has_room() => Scarce::Answers,
-                Some(_) => Scarce::Nothing,
-            };
-            let Some(limit) = limit.filter(|_| link.scarce == Scarce::Nothing) else {
-                link.counters.full += u64::from(link.scarce == Scarce::Transport);
+            let Some(limit) = link.state_room(&facts, now, interval) else {
                 builder.note_left(&link.subscriber);
                 return used;
             };
