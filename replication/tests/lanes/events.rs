@@ -302,6 +302,73 @@ fn too_many_on_their_way_are_refused_at_the_call_and_wrong_calls_too() {
     };
     assert_eq!((taken as usize, refused), (limits::EVENTS_IN_FLIGHT, UsageError::Backlog));
     assert_eq!(host.peer.send_message(&host.world, To::Peer(PeerId(2)), &Bang(0)), Ok(()), "the other is not affected");
+    // nor by what goes to both, wherever it stands in the list
+    assert_eq!(host.peer.send_message(&host.world, To::All, &Bang(7)), Err(UsageError::Backlog));
+    assert_eq!(host.peer.send_event_at(&host.world, To::All, tick.plus(2), &Bang(8)), Err(UsageError::Backlog));
+    let (mut others, mut own) = (Vec::new(), Vec::new());
+    for _ in 0..30 {
+        table.rest(1);
+        others.extend(table.seat(2).peer.events::<Bang>().unwrap().into_iter().map(|e| e.value.0));
+        own.extend(table.seat(0).peer.events::<Bang>().unwrap().into_iter().map(|e| e.value.0));
+    }
+    assert_eq!((others, own), (vec![0, 7, 8], vec![8]));
+}
+
+/// Two who fill the queues of the others together, with what each alone may, and one who has said nothing yet.
+#[test]
+fn nobody_goes_for_what_others_have_filled() {
+    let (mut table, network) = table(7, &schema(), &Config::default(), 4, Conditions::default());
+    let slow = network.links()[3];
+    let partition = |on: bool, now| network.edit(slow, tidelock_loopback::Direction::Down, |net| net.partition(now, on));
+    partition(true, Duration::ZERO);
+    for number in 0..60 {
+        for seat in [1, 2] {
+            let guest = table.seat(seat);
+            for _ in 0..9 {
+                let _ = guest.peer.send_message(&guest.world, To::All, &Cheer(number));
+            }
+        }
+        table.rest(1);
+    }
+    let quiet = table.seat(3);
+    quiet.peer.send_message(&quiet.world, To::All, &Cheer(999)).unwrap();
+    table.rest(30);
+    let now = table.now;
+    partition(false, now);
+    table.rest(120);
+    for seat in [3, 4] {
+        assert!(table.seat(seat).peer.is_in_session(), "seat {seat}: {:?}", table.seat(seat).peer.ended());
+    }
+    let told = table.seat(4).peer.events::<Cheer>().unwrap();
+    assert!(told.iter().any(|e| e.value == Cheer(999)), "of {}", told.len());
+}
+
+/// A value that needs most of a packet goes though there are events for every packet.
+#[test]
+fn events_keep_no_large_value_out() {
+    let schema = Schema::builder("large").kind::<Pawn>("pawn", Host::default()).component::<Letter>("letter", |c| c);
+    let schema = schema.event::<Bang>("bang").build().unwrap();
+    let (mut table, _network) = table(8, &schema, &Config::default(), 1, Conditions::default());
+    let host = table.seat(0);
+    let letter = |n: usize| Letter { text: "x".repeat(500 - n % 2), more: "y".repeat(300) };
+    let entity = host.peer.spawn(&mut host.world, Pawn, (letter(0),)).unwrap();
+    let mut came = 0;
+    for number in 0..400 {
+        let host = table.seat(0);
+        for _ in 0..60 {
+            let _ = host.peer.send_message(&host.world, To::All, &Bang(number as u32));
+        }
+        *host.world.get::<&mut Letter>(entity).unwrap() = letter(number);
+        table.rest(1);
+        came += table.seat(1).peer.events::<Bang>().unwrap().len();
+    }
+    assert!(came > 10_000, "{came} events");
+    assert!(table.seat(1).peer.is_in_session(), "{:?}", table.seat(1).peer.ended());
+    let guest = table.seat(1);
+    assert_eq!(guest.world.query::<&Letter>().iter().count(), 1, "the letter is there");
+    table.rest(20);
+    let guest = table.seat(1);
+    assert!(guest.world.query::<&Letter>().iter().all(|l| *l == letter(399)), "and it is the last");
 }
 
 #[test]
