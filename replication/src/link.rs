@@ -184,6 +184,9 @@ pub struct LinkCounters {
     pub denied: u64,
     /// Datagrams of inputs, or of word on them, that found no room: their successors carry what they would have.
     pub unsent_inputs: u64,
+    /// Lists and maps of which all was asked for again, because what came of them did not go with what was here: the guest counts what
+    /// it asked, the host what it was asked. None, as long as every build makes the same of the same bytes.
+    pub lists_asked: u64,
 }
 
 impl Link {

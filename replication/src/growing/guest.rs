@@ -141,7 +141,11 @@ impl Peer {
             return;
         }
         let mut lost = std::mem::take(&mut self.growing.lost);
-        lost.retain(|at| !self.post_growing(0, &said(&Said::Ask { at: *at })));
+        lost.retain(|at| {
+            let asked = self.post_growing(0, &said(&Said::Ask { at: *at }));
+            self.links[0].counters.lists_asked += u64::from(asked);
+            !asked
+        });
         self.growing.lost = lost;
     }
 }

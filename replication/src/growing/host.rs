@@ -165,6 +165,7 @@ impl Peer {
         }
         sent.lost.insert(at);
         sent.due.insert(at);
+        self.links[index].counters.lists_asked += 1;
         Ok(())
     }
 }

@@ -58,6 +58,12 @@ impl Log {
         self.made.clear();
     }
 
+    /// Bytes of the operations that are kept.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.ops.front().map_or(0, |first| self.end - first.start) as usize
+    }
+
     fn first_after(&self, base: u64) -> usize {
         self.ops.partition_point(|entry| entry.revision <= base)
     }

@@ -4,10 +4,13 @@ use super::*;
 use crate::config::Config;
 use crate::news::News;
 use crate::schema::Schema;
+use crate::testing::Table;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tidelock_netcore::error::PeerError;
+use std::time::Duration;
+use tidelock_loopback::{Conditions, Network};
+use tidelock_netcore::error::{DisconnectReason, PeerError};
 
 /// Which is which in the schema below.
 const LIST: Key = (0, 0);
@@ -179,6 +182,95 @@ fn what_a_host_makes_its_guests_keep_is_bounded() {
     assert_eq!((guest.growing.size, guest.growing.lost.len()), (0, 1));
 }
 
+/// A host with a list of three, and guests who have it.
+fn table(guests: usize) -> Table {
+    let network = Network::new(7);
+    let mut table = Table::new(7, &schema(), Config::default(), network.host()).unwrap();
+    let weather = Conditions { latency: Duration::from_millis(20), ..Conditions::default() };
+    for _ in 0..guests {
+        table.join(Config::default(), network.join(weather, weather)).unwrap();
+    }
+    let mut list = table.seat(0).peer.list_mut::<String>().unwrap();
+    ["a", "b", "c"].iter().for_each(|text| list.push((*text).to_owned()).unwrap());
+    table.rest(60);
+    assert!((0..=guests).all(|seat| shown(&table.seat(seat).peer).1 == ["a", "b", "c"]));
+    table
+}
+
+fn say(table: &mut Table, said: &Said) {
+    assert!(table.seat(1).peer.post_growing(0, &host::said(said)));
+}
+
+#[test]
+fn a_guest_has_nothing_to_say_of_lists() {
+    let ops = pushes(&["mine"]);
+    for said in [
+        Said::Batch { at: LIST, base: 1, to: 2, digest: 0, ops: ops.clone() },
+        Said::Snapshot { at: LIST, revision: 9, digest: digest(Sort::List, &ops), ops },
+        Said::End { at: (0, 7) },
+        Said::Ask { at: MAP },
+    ] {
+        let mut table = table(2);
+        say(&mut table, &said);
+        table.rest(30);
+        let news = table.seat(0).take_news();
+        let caught = |n: &News| matches!(n, News::Misbehaved { error: PeerError::OutOfOrder(_), .. });
+        assert!(news.iter().any(caught), "{said:?}: {news:?}");
+        assert_eq!(table.seat(1).peer.ended(), Some(&DisconnectReason::Malformed));
+        assert_eq!(shown(&table.seat(0).peer).1, ["a", "b", "c"]);
+        assert_eq!(shown(&table.seat(2).peer).1, ["a", "b", "c"], "somebody else paid for it");
+    }
+}
+
+#[test]
+fn who_asks_too_often_is_removed() {
+    let mut table = table(1);
+    for _ in 0..limits::COLLECTION_ASKS {
+        say(&mut table, &Said::Ask { at: LIST });
+        // of an entity that is gone: the question may have crossed its end
+        say(&mut table, &Said::Ask { at: (0, 99) });
+    }
+    table.rest(30);
+    assert!(table.seat(1).peer.is_in_session());
+    let told =
+        |table: &mut Table| table.seat(1).take_news().iter().filter(|n| matches!(n, News::CollectionChanged { .. })).count();
+    assert_eq!(told(&mut table), 1, "all of it again is no change");
+    say(&mut table, &Said::Ask { at: LIST });
+    table.rest(30);
+    assert_eq!(table.seat(1).peer.ended(), Some(&DisconnectReason::Malformed));
+}
+
+/// A guest whose bytes are not the host's, for whatever reason, finds it out with the next change and gets all of it.
+#[test]
+fn what_has_come_apart_is_mended() {
+    for twist in [
+        |instance: &mut Instance| instance.content.apply(&Op::PopFront, 4).unwrap(),
+        |instance: &mut Instance| instance.content.apply(&Op::Set(1, item("x")), 4).unwrap(),
+        |instance: &mut Instance| instance.revision += 1,
+    ] {
+        let mut table = table(2);
+        let guest = &mut table.seat(1).peer.growing;
+        let instance = guest.held.get_mut(&LIST).unwrap();
+        let before = instance.content.size();
+        twist(instance);
+        guest.size = guest.size - before + instance.content.size();
+        table.seat(0).peer.list_mut::<String>().unwrap().push("d".into()).unwrap();
+        table.rest(6);
+        assert_eq!(shown(&table.seat(1).peer).1, ["a", "b", "c"], "what it shows is what it had");
+        assert_eq!(shown(&table.seat(2).peer).1.len(), 4);
+        table.rest(30);
+        assert_eq!(shown(&table.seat(1).peer), shown(&table.seat(0).peer));
+        let guest = table.seat(1).peer.local();
+        let asked = |table: &mut Table, seat: usize, of| table.seat(seat).peer.stats(of).unwrap().link.lists_asked;
+        assert_eq!((asked(&mut table, 1, crate::PeerId::HOST), asked(&mut table, 0, guest)), (1, 1));
+        assert!(table.seat(1).peer.is_in_session());
+        // and goes on
+        table.seat(0).peer.list_mut::<String>().unwrap().pop_front().unwrap();
+        table.rest(30);
+        assert_eq!(shown(&table.seat(1).peer).1, ["b", "c", "d"]);
+    }
+}
+
 /// Operations for a list and for a map; places are far beyond what is there now and then.
 fn op() -> impl Strategy<Value = Op> {
     let item = || prop::collection::vec(any::<u8>(), 0..6).prop_map(Arc::from);
@@ -319,4 +411,77 @@ proptest! {
             prop_assert_eq!(content.size(), map.iter().map(|(key, item)| wire::size(key) + wire::size(item)).sum::<usize>());
         }
     }
+}
+
+/// The examples of `docs/WIRE.md`, whose digests are worked out as that page says.
+#[test]
+fn a_batch_and_a_snapshot_are_as_the_page_has_them() {
+    let mut content = Content::new(Sort::List);
+    let mut log = log::Log::default();
+    for (revision, text) in [(1, &b"ab"[..]), (2, b"c")] {
+        let op = Op::Push(bytes(text));
+        content.apply(&op, 4).unwrap();
+        log.note(op, revision, &content);
+    }
+    let hash = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_64(bytes);
+    let sum = hash(b"ab").wrapping_add(hash(b"c").wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let right = hash(&[sum.to_le_bytes(), 2u64.to_le_bytes()].concat()) as u32;
+    assert_eq!(content.digest(), right);
+    let [a, b, c, d] = right.to_le_bytes();
+    assert_eq!([a, b, c, d], [0x05, 0x84, 0xe0, 0x9a]);
+    let batch = log.message(log.plan(Some(1), &content), LIST, 2, &content);
+    assert_eq!(*batch, [0, 0, 0, 1, 1, a, b, c, d, 1, 0, 1, b'c']);
+    let snapshot = log.message(log.plan(None, &content), LIST, 2, &content);
+    assert_eq!(*snapshot, [1, 0, 0, 2, a, b, c, d, 2, 2, b'a', b'b', 1, b'c']);
+    assert_eq!(host::said(&Said::End { at: (0, 130) }), [2, 0, 0x82, 1]);
+    let map = [Op::Put(bytes(b"k"), bytes(b"v")), Op::Put(bytes(b"l"), bytes(b"w"))];
+    let pair = |key: &[u8], value: &[u8]| xxhash_rust::xxh3::xxh3_64_with_seed(value, hash(key));
+    let sum = pair(b"k", b"v").wrapping_add(pair(b"l", b"w"));
+    assert_eq!(digest(Sort::Map, &map), hash(&[sum.to_le_bytes(), 2u64.to_le_bytes()].concat()) as u32);
+}
+
+/// Whoever has missed more than a snapshot is long gets that, and the log is no longer.
+#[test]
+fn a_log_is_no_longer_than_what_it_is_of() {
+    let mut content = Content::new(Sort::List);
+    let mut log = log::Log::default();
+    let mut do_it = |op: Op, revision: u64, log: &mut log::Log| {
+        content.apply(&op, 100).unwrap();
+        log.note(op, revision, &content);
+        content.clone()
+    };
+    let mut now = Content::new(Sort::List);
+    for n in 0..50u64 {
+        now = do_it(Op::Push(vec![n as u8; 100].into()), n + 1, &mut log);
+    }
+    assert_eq!(log.plan(Some(0), &now).base, None, "an item is a byte longer as an operation");
+    assert_eq!(log.plan(Some(1), &now), log::Plan { base: Some(1), size: 49 * 102 });
+    assert_eq!(log.plan(Some(50), &now), log::Plan { base: Some(50), size: 0 });
+    for n in 50..2000u64 {
+        let item = vec![n as u8; 100].into();
+        now = do_it(Op::Set((n % 50) as usize, item), n + 1, &mut log);
+        let since = n - 49;
+        let plan = log.plan(Some(50), &now);
+        assert_eq!(plan.base.is_some(), since * 103 <= 50 * 101 + 1, "after {since}");
+        assert_eq!(plan.size, if plan.base.is_some() { since as usize * 103 } else { 50 * 101 });
+        assert!(log.bytes() <= now.size() + 1024);
+    }
+    now = do_it(Op::Clear, 2001, &mut log);
+    assert!(log.bytes() <= 1024);
+    assert_eq!(log.plan(Some(2000), &now), log::Plan { base: Some(2000), size: 1 });
+    // however many there are between two sends
+    for _ in 0..100_000 {
+        do_it(Op::Push(bytes(b"")), 2002, &mut log);
+        now = do_it(Op::PopFront, 2002, &mut log);
+        assert!(log.bytes() <= now.size() + 1024);
+    }
+    assert_eq!(log.plan(Some(2001), &now), log::Plan { base: None, size: 0 });
+    // one that is too long to be kept takes with it what was before it, and the way from there
+    for n in 0..10 {
+        now = do_it(Op::Push(vec![n; 10].into()), 2003, &mut log);
+    }
+    do_it(Op::Push(vec![1; 3000].into()), 2004, &mut log);
+    now = do_it(Op::Truncate(10), 2005, &mut log);
+    assert_eq!(log.plan(Some(2004), &now), log::Plan { base: Some(2004), size: 2 });
+    assert_eq!(log.plan(Some(2003), &now), log::Plan { base: None, size: 110 });
 }

@@ -72,7 +72,8 @@ fn change(table: &mut Table, past: &mut Past, rng: &mut Rng, serial: &mut u64) {
             3 => {
                 let mut notes = host.peer.map_mut::<String, Line>().unwrap();
                 let key = format!("note {}", rng.below(8));
-                let long = Line { by: 0, text: "x".repeat(rng.below(900) as usize) };
+                let most = if rng.chance(10) { 3500 } else { 900 };
+                let long = Line { by: 0, text: "x".repeat(rng.below(most) as usize) };
                 if rng.chance(30) { drop(notes.remove(&key)) } else { drop(notes.insert(key, long).unwrap()) }
             }
             _ if past.chests.is_empty() => {}
@@ -217,6 +218,10 @@ fn what_is_shown_was_once_held() {
             gone.into_iter().for_each(|seat| t.leave(seat));
             is_level(t, &past)
         });
+        for seat in table.taken().into_iter().skip(1) {
+            let asked = table.seat(seat).peer.stats(PeerId::HOST).unwrap().link.lists_asked;
+            assert_eq!(asked, 0, "SEED={seed} seat {seat}: what came did not go with what was there");
+        }
         assert_clean(&mut table);
     }
 }
