@@ -61,6 +61,7 @@ use crate::error::UsageError;
 use crate::news::News;
 use crate::peer::Peer;
 use content::{Content, Misfit};
+use guest::Early;
 use hecs::{Entity, World};
 use log::Log;
 use rustc_hash::FxHashMap;
@@ -118,6 +119,8 @@ pub(crate) struct Growing {
     lost: Vec<Key>,
     /// Guest: how often one was.
     asked: u32,
+    /// Guest: what has come too early.
+    early: Early,
 }
 
 struct Instance {

@@ -520,8 +520,7 @@ impl SchemaBuilder {
         let slots = slots(&components, &kinds, &mut mistakes);
         let velocities = velocities(&components, &mut mistakes);
         check_timelines(&components, &kinds, !inputs.is_empty(), &mut mistakes);
-        let framed = !orders.is_empty() || kinds.iter().any(KindEntry::is_computed);
-        check_frames(&orders, inputs.first().filter(|_| framed), &mut mistakes);
+        check_frames(&orders, &kinds, inputs.first(), &mut mistakes);
         if !mistakes.is_empty() {
             return Err(SchemaError(mistakes));
         }
@@ -533,7 +532,6 @@ impl SchemaBuilder {
         let absolute = mask(|c| c.column.layout().has_entities()) | 1;
         let plain = mask(|c| !c.column.layout().has_entities() && !c.notify);
         let interpolated = mask(|c| c.interpolate);
-        let input = inputs.pop();
         let mut inner = Inner {
             name,
             components,
@@ -541,7 +539,7 @@ impl SchemaBuilder {
             messages,
             larges,
             orders,
-            input,
+            input: inputs.pop(),
             kept,
             shared,
             definitions,

@@ -19,11 +19,59 @@ pub(super) struct Step {
     to: u64,
     digest: u32,
     ops: Vec<Op>,
+    /// It came in pieces, and may have overtaken what leads to its base.
+    pub(super) in_pieces: bool,
+}
+
+/// Guest: steps that have overtaken what leads to their base, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Early {
+    steps: Vec<(Key, Step)>,
+    /// Bytes of their operations.
+    size: usize,
+}
+
+impl Early {
+    /// Keeps a step; `false` if there are too many.
+    fn keep(&mut self, at: Key, step: Step) -> bool {
+        let size = step.size();
+        let fits = self.size + size <= limits::COLLECTION_BYTES && self.steps.len() < limits::COLLECTIONS;
+        if fits {
+            self.size += size;
+            self.steps.push((at, step));
+        }
+        fits
+    }
+
+    /// The next step from `revision`. What leads no further than that is let go.
+    fn next(&mut self, at: Key, revision: u64) -> Option<Step> {
+        self.let_go(|of, step| of == at && step.to <= revision);
+        let found = self.steps.iter().position(|(of, step)| *of == at && step.base == Some(revision))?;
+        let (_, step) = self.steps.remove(found);
+        self.size -= step.size();
+        Some(step)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.size == 0
+    }
+
+    fn let_go(&mut self, which: impl Fn(Key, &Step) -> bool) {
+        self.steps.retain(|(at, step)| !which(*at, step));
+        self.size = self.steps.iter().map(|(_, step)| step.size()).sum();
+    }
+}
+
+impl Step {
+    fn size(&self) -> usize {
+        self.ops.iter().map(Op::size).sum()
+    }
 }
 
 #[cfg(test)]
 pub(super) fn step(base: Option<u64>, to: u64, digest: u32, ops: Vec<Op>) -> Step {
-    Step { base, to, digest, ops }
+    Step { base, to, digest, ops, in_pieces: false }
 }
 
 fn malformed() -> PeerError {
@@ -33,6 +81,10 @@ fn malformed() -> PeerError {
 impl Peer {
     /// A message about a list or map has come, on the lane of reliable messages.
     pub(crate) fn take_growing(&mut self, index: usize, bytes: &[u8]) -> Result<(), PeerError> {
+        self.hear_of_growing(index, bytes, false)
+    }
+
+    fn hear_of_growing(&mut self, index: usize, bytes: &[u8], in_pieces: bool) -> Result<(), PeerError> {
         self.links[index].last_heard = self.time.now;
         let sorts = |which: u8| self.schema.collections.get(usize::from(which)).map(|entry| entry.sort);
         let said = Said::read(bytes, sorts).ok_or_else(malformed)?;
@@ -40,9 +92,14 @@ impl Peer {
             return self.hear_growing(index, &said);
         }
         match said {
-            Said::Batch { at, base, to, digest, ops } => self.take_step(at, Step { base: Some(base), to, digest, ops }),
-            Said::Snapshot { at, revision, digest, ops } => self.take_step(at, Step { base: None, to: revision, digest, ops }),
+            Said::Batch { at, base, to, digest, ops } => {
+                self.take_steps(at, Step { base: Some(base), to, digest, ops, in_pieces })
+            }
+            Said::Snapshot { at, revision, digest, ops } => {
+                self.take_steps(at, Step { base: None, to: revision, digest, ops, in_pieces })
+            }
             Said::End { at } => {
+                self.growing.early.let_go(|of, _| of == at);
                 if let Some(instance) = self.growing.held.remove(&at) {
                     self.growing.size -= instance.content.size();
                 }
@@ -61,15 +118,25 @@ impl Peer {
         while let Some((peer, bytes)) = self.take_blob(TOPIC) {
             let index = self.links.iter().position(|link| link.peer == peer);
             let fits = bytes.len() <= limits::COLLECTION_BYTES + HEAD;
-            let taken = index.filter(|_| fits).map(|index| self.take_growing(index, &bytes));
+            let taken = index.filter(|_| fits).map(|index| self.hear_of_growing(index, &bytes, true));
             if !matches!(taken, Some(Ok(()))) {
                 return self.end_session(world, DisconnectReason::Malformed, true);
             }
         }
     }
 
+    /// Takes a step, and those that have overtaken it.
+    pub(super) fn take_steps(&mut self, at: Key, step: Step) -> Result<(), PeerError> {
+        self.take_step(at, step)?;
+        loop {
+            let revision = self.growing.held.get(&at).map_or(0, |instance| instance.revision);
+            let Some(next) = self.growing.early.next(at, revision) else { return Ok(()) };
+            self.take_step(at, next)?;
+        }
+    }
+
     /// Takes a step whole, or not at all.
-    pub(super) fn take_step(&mut self, at: Key, step: Step) -> Result<(), PeerError> {
+    fn take_step(&mut self, at: Key, step: Step) -> Result<(), PeerError> {
         let entry = &self.schema.collections[usize::from(at.0)];
         let count = self.growing.held.len();
         let instance = self.growing.held.get(&at);
@@ -81,8 +148,12 @@ impl Peer {
         match step.base {
             // what it leads to comes again
             Some(_) if is_lost => return Ok(()),
+            // what came in pieces, on a lane of its own, has overtaken it
+            _ if step.to < from || step.base.is_some() && step.to == from => return Ok(()),
+            Some(base) if step.in_pieces && base > from => {
+                return if self.growing.early.keep(at, step) { Ok(()) } else { self.lose(at) };
+            }
             Some(base) if base != from => return self.lose(at),
-            None if step.to < from => return Err(PeerError::OutOfOrder("an older list or map")),
             _ => {}
         }
         let instance = self.growing.held.entry(at).or_insert_with(|| Instance::new(entry));
@@ -129,6 +200,7 @@ impl Peer {
         instance.content = Content::new(entry.sort);
         instance.values.stage(&[]);
         instance.is_lost = true;
+        self.growing.early.let_go(|of, _| of == at);
         if !self.growing.lost.contains(&at) {
             self.growing.lost.push(at);
         }

@@ -111,7 +111,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
     let mut guest = peer();
     let first = pushes(&["a", "b"]);
     let step = |base, to, ops: &[Op], digest| guest::step(base, to, digest, ops.to_vec());
-    guest.take_step(LIST, step(Some(0), 1, &first, digest(Sort::List, &first))).unwrap();
+    guest.take_steps(LIST, step(Some(0), 1, &first, digest(Sort::List, &first))).unwrap();
     assert_eq!(shown(&guest), (1, vec!["a".into(), "b".into()]));
     let next = [&first[..], &[Op::Remove(0)], &pushes(&["c"])].concat();
     let right = digest(Sort::List, &next);
@@ -122,37 +122,84 @@ fn a_batch_is_taken_whole_or_not_at_all() {
         ("more than there may be", step(Some(1), 2, &pushes(&["c", "d", "e"]), right)),
         ("a snapshot that is another", step(None, 2, &first, right)),
     ] {
-        guest.take_step(LIST, bad).unwrap();
+        guest.take_steps(LIST, bad).unwrap();
         assert_eq!(shown(&guest), (1, vec!["a".into(), "b".into()]), "{why}");
         assert_eq!(guest.growing.lost, [LIST], "{why}: it asks");
         // until it has come, nothing else is taken, however right
-        guest.take_step(LIST, step(Some(1), 2, &next[2..], right)).unwrap();
+        guest.take_steps(LIST, step(Some(1), 2, &next[2..], right)).unwrap();
         assert_eq!(shown(&guest).0, 1, "{why}");
-        guest.take_step(LIST, step(None, 1, &first, digest(Sort::List, &first))).unwrap();
+        guest.take_steps(LIST, step(None, 1, &first, digest(Sort::List, &first))).unwrap();
         assert!(guest.growing.lost.is_empty(), "{why}");
     }
-    guest.take_step(LIST, step(Some(1), 2, &next[2..], right)).unwrap();
+    guest.take_steps(LIST, step(Some(1), 2, &next[2..], right)).unwrap();
     assert_eq!(shown(&guest), (2, vec!["b".into(), "c".into()]));
     let told: Vec<_> = std::iter::from_fn(|| guest.poll_news()).collect();
     let news = |from, to| News::CollectionChanged { collection: "feed".into(), of: None, from, to };
     assert_eq!(told, [news(0, 1), news(1, 2)], "once per step that was taken");
     // what is no value of the type is no accident
     let junk = step(Some(2), 3, &[Op::Push(bytes(&[0xff; 9]))], 0);
-    assert!(matches!(guest.take_step(LIST, junk), Err(PeerError::Malformed { .. })));
+    assert!(matches!(guest.take_steps(LIST, junk), Err(PeerError::Malformed { .. })));
     let junk = step(Some(0), 1, &[Op::Put(bytes(&[1, 2, 3]), bytes(&[1]))], 0);
-    assert!(matches!(guest.take_step(MAP, junk), Err(PeerError::Malformed { .. })));
-    assert!(matches!(guest.take_step(LIST, step(None, 1, &first, 0)), Err(PeerError::OutOfOrder(_))), "an older one");
+    assert!(matches!(guest.take_steps(MAP, junk), Err(PeerError::Malformed { .. })));
+    guest.take_steps(LIST, step(None, 1, &first, 0)).unwrap();
+    guest.take_steps(LIST, step(Some(1), 2, &next[2..], 0)).unwrap();
+    assert!(guest.growing.lost.is_empty(), "what was overtaken is nothing new");
     assert_eq!(shown(&guest).0, 2);
+}
+
+/// What goes in pieces has a lane of its own, and may overtake what leads to it.
+#[test]
+fn what_came_too_early_waits() {
+    let all = pushes(&["a", "b", "c", "d"]);
+    let step = |from: usize, to: usize, in_pieces: bool| {
+        let right = digest(Sort::List, &all[..to]);
+        guest::Step { in_pieces, ..guest::step(Some(from as u64), to as u64, right, all[from..to].to_vec()) }
+    };
+    let mut guest = peer();
+    guest.take_steps(LIST, step(2, 3, true)).unwrap();
+    guest.take_steps(LIST, step(3, 4, true)).unwrap();
+    assert_eq!(shown(&guest).0, 0);
+    guest.take_steps(LIST, step(0, 1, false)).unwrap();
+    assert_eq!(shown(&guest).0, 1);
+    guest.take_steps(LIST, step(1, 2, false)).unwrap();
+    assert_eq!(shown(&guest), (4, ["a", "b", "c", "d"].map(str::to_owned).to_vec()));
+    assert!(guest.growing.lost.is_empty() && guest.growing.early.is_empty());
+    // of which a snapshot makes nothing new
+    let mut guest = peer();
+    guest.take_steps(LIST, step(1, 2, true)).unwrap();
+    let whole = guest::step(None, 3, digest(Sort::List, &all[..3]), all[..3].to_vec());
+    guest.take_steps(LIST, whole).unwrap();
+    assert!(shown(&guest).0 == 3 && guest.growing.early.is_empty());
+    // no more of them than may be
+    for n in 10..10 + limits::COLLECTIONS as u64 {
+        let early = guest::Step { in_pieces: true, ..guest::step(Some(n), n + 1, 0, vec![]) };
+        guest.take_steps(LIST, early).unwrap();
+    }
+    assert!(guest.growing.lost.is_empty());
+    guest.take_steps(LIST, guest::Step { in_pieces: true, ..guest::step(Some(99), 100, 0, vec![]) }).unwrap();
+    assert!(guest.growing.lost == [LIST] && guest.growing.early.is_empty(), "then it asks");
+    let long = vec![Op::Push(vec![0; 4000].into()); limits::COLLECTION_BYTES / 4003 + 1];
+    let mut guest = peer();
+    guest.take_steps(LIST, guest::Step { in_pieces: true, ..guest::step(Some(9), 10, 0, long) }).unwrap();
+    assert!(guest.growing.lost == [LIST] && guest.growing.early.is_empty());
+    // and none after its end
+    let mut table = table(1);
+    let early = guest::Step { in_pieces: true, ..guest::step(Some(9), 10, 0, vec![]) };
+    let peer = &mut table.seat(1).peer;
+    peer.take_steps((0, 7), early).unwrap();
+    assert!(!peer.growing.early.is_empty());
+    peer.take_growing(0, &host::said(&Said::End { at: (0, 7) })).unwrap();
+    assert!(peer.growing.early.is_empty());
 }
 
 #[test]
 fn asking_is_bounded() {
     let mut guest = peer();
     for n in 0..limits::COLLECTION_ASKS {
-        let bad = guest::step(None, u64::from(n), 0, pushes(&["a"]));
-        guest.take_step(LIST, bad).unwrap();
+        let bad = guest::step(None, u64::from(n) + 1, 0, pushes(&["a"]));
+        guest.take_steps(LIST, bad).unwrap();
     }
-    assert!(guest.take_step(LIST, guest::step(None, 99, 0, pushes(&["a"]))).is_err());
+    assert!(guest.take_steps(LIST, guest::step(None, 99, 0, pushes(&["a"]))).is_err());
     assert_eq!(shown(&guest), (0, vec![]));
 }
 
@@ -162,23 +209,23 @@ fn what_a_host_makes_its_guests_keep_is_bounded() {
     let empty = digest(Sort::List, &[]);
     let most = (limits::COLLECTIONS_HELD + limits::COLLECTIONS) as u64;
     for of in 0..most {
-        guest.take_step((0, of), guest::step(None, 1, empty, vec![])).unwrap();
+        guest.take_steps((0, of), guest::step(None, 1, empty, vec![])).unwrap();
     }
     let one_more = guest::step(None, 1, empty, vec![]);
-    assert!(matches!(guest.take_step((0, most), one_more), Err(PeerError::OverLimit { .. })));
-    guest.take_step((0, 0), guest::step(None, 2, empty, vec![])).unwrap();
+    assert!(matches!(guest.take_steps((0, most), one_more), Err(PeerError::OverLimit { .. })));
+    guest.take_steps((0, 0), guest::step(None, 2, empty, vec![])).unwrap();
     let schema = Schema::builder("test").list::<Vec<u8>>("feed", |l| l.max(1000)).build().unwrap();
     let mut guest = Peer::alone(schema, Config::default()).unwrap();
-    let item: Vec<u8> = (0..4000u32).map(|n| (n * n * 31 >> 3) as u8).collect();
+    let item: Vec<u8> = (0..4000u32).map(|n| ((n * n * 31) >> 3) as u8).collect();
     let ops = vec![Op::Push(bitcode::encode(&item).into()); 260];
     let (right, each) = (digest(Sort::List, &ops), ops[0].size() - 1);
     assert!(each > 4000, "{each}: it was made shorter");
-    let fit = (0..40).take_while(|of| guest.take_step((0, *of), guest::step(None, 1, right, ops.clone())).is_ok()).count();
+    let fit = (0..40).take_while(|of| guest.take_steps((0, *of), guest::step(None, 1, right, ops.clone())).is_ok()).count();
     assert_eq!(fit, limits::COLLECTIONS_BYTES / (260 * each));
     // and one alone
     let ops = vec![ops[0].clone(); limits::COLLECTION_BYTES / each + 1];
     guest.growing = Growing::default();
-    guest.take_step(LIST, guest::step(None, 1, 0, ops)).unwrap();
+    guest.take_steps(LIST, guest::step(None, 1, 0, ops)).unwrap();
     assert_eq!((guest.growing.size, guest.growing.lost.len()), (0, 1));
 }
 
@@ -357,7 +404,7 @@ proptest! {
         for (list, base, ops, whole) in steps {
             let (sort, at) = if list { (Sort::List, LIST) } else { (Sort::Map, MAP) };
             let ops: Vec<Op> = ops.into_iter().filter(|op| is_of(op, sort)).collect();
-            let _ = guest.take_step(at, guest::step((!whole).then_some(base), base + 1, 0, ops));
+            let _ = guest.take_steps(at, guest::step((!whole).then_some(base), base + 1, 0, ops));
             let size: usize = guest.growing.held.values().map(|instance| instance.content.size()).sum();
             prop_assert_eq!(guest.growing.size, size);
         }
@@ -417,7 +464,7 @@ proptest! {
 #[test]
 fn a_batch_and_a_snapshot_are_as_the_page_has_them() {
     let mut content = Content::new(Sort::List);
-    let mut log = log::Log::default();
+    let mut log = Log::default();
     for (revision, text) in [(1, &b"ab"[..]), (2, b"c")] {
         let op = Op::Push(bytes(text));
         content.apply(&op, 4).unwrap();
@@ -444,8 +491,8 @@ fn a_batch_and_a_snapshot_are_as_the_page_has_them() {
 #[test]
 fn a_log_is_no_longer_than_what_it_is_of() {
     let mut content = Content::new(Sort::List);
-    let mut log = log::Log::default();
-    let mut do_it = |op: Op, revision: u64, log: &mut log::Log| {
+    let mut log = Log::default();
+    let mut do_it = |op: Op, revision: u64, log: &mut Log| {
         content.apply(&op, 100).unwrap();
         log.note(op, revision, &content);
         content.clone()
@@ -478,7 +525,7 @@ fn a_log_is_no_longer_than_what_it_is_of() {
     assert_eq!(log.plan(Some(2001), &now), log::Plan { base: None, size: 0 });
     // one that is too long to be kept takes with it what was before it, and the way from there
     for n in 0..10 {
-        now = do_it(Op::Push(vec![n; 10].into()), 2003, &mut log);
+        do_it(Op::Push(vec![n; 10].into()), 2003, &mut log);
     }
     do_it(Op::Push(vec![1; 3000].into()), 2004, &mut log);
     now = do_it(Op::Truncate(10), 2005, &mut log);

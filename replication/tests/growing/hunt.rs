@@ -3,6 +3,9 @@
 use super::*;
 use tidelock::netcore::error::DisconnectReason;
 
+/// The entity, if it lives; its name; and what its list was, by revision.
+type Chest = (Option<Entity>, tidelock::NetId, HashMap<u64, Vec<Stack>>);
+
 /// What the host had, by revision.
 #[derive(Default)]
 struct Past {
@@ -10,8 +13,7 @@ struct Past {
     bag: HashMap<u64, Vec<Stack>>,
     scores: HashMap<u64, Scores>,
     notes: HashMap<u64, BTreeMap<String, Line>>,
-    /// By entity, and whether there is one now.
-    chests: Vec<(Option<Entity>, tidelock::NetId, HashMap<u64, Vec<Stack>>)>,
+    chests: Vec<Chest>,
 }
 
 /// The revisions that a guest has shown.

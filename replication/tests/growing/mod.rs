@@ -23,6 +23,7 @@ struct Stack {
     count: u8,
 }
 
+type Change = Box<dyn Fn(&mut Peer)>;
 type Scores = BTreeMap<u16, u32>;
 
 fn schema() -> Schema {
@@ -84,7 +85,7 @@ fn one_push_into_a_thousand_costs_the_item() {
     table.rest(60);
     let item = noise(5000, 100);
     let size = bitcode::encode(&item).len() as u64;
-    let costs: [(&str, u64, Box<dyn Fn(&mut Peer)>); 6] = [
+    let costs: [(&str, u64, Change); 6] = [
         ("nothing", 0, Box::new(|_| {})),
         (
             "a push",
