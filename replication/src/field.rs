@@ -287,19 +287,11 @@ pub fn quat_words(q: [f32; 4], bits: u32) -> Result<[u32; 4], Problem> {
     if square == 0.0 {
         return Err(Problem::ZeroRotation);
     }
-    let mut largest = 0;
-    for i in 1..4 {
-        if q[i].abs() > q[largest].abs() {
-            largest = i;
-        }
-    }
+    let largest = largest_of(wide.map(f64::abs));
     let h = quat_half(bits);
     let sign = if q[largest] < 0.0 { -1.0 } else { 1.0 };
     let scale = sign * SQRT_2 * h as f64 / square.sqrt();
-    let mut parts = [0i64; 3];
-    for (part, i) in parts.iter_mut().zip((0..4).filter(|&i| i != largest)) {
-        *part = round(wide[i] * scale).clamp(-h, h);
-    }
+    let mut parts = OTHERS[largest].map(|i| round(wide[i] * scale).clamp(-h, h));
     while !quat_holds(largest, parts, h) {
         let worst = (0..3).rev().max_by_key(|&i| parts[i].abs()).unwrap_or(0);
         parts[worst] -= parts[worst].signum();
@@ -316,10 +308,22 @@ pub fn quat_value(words: [u32; 4], bits: u32) -> [f32; 4] {
     let unit = FRAC_1_SQRT_2 / h as f64;
     let largest = words[0] as usize & 3;
     let mut q = [((rest as f64).sqrt() * unit) as f32; 4];
-    for (part, i) in parts.iter().zip((0..4).filter(|&i| i != largest)) {
+    for (part, i) in parts.iter().zip(OTHERS[largest]) {
         q[i] = (*part as f64 * unit) as f32;
     }
     q
+}
+
+/// The parts of a rotation beside the largest, by that, in their order.
+pub(crate) const OTHERS: [[usize; 3]; 4] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]];
+
+/// The first of the largest of four numbers that are not negative, without a branch: any of them is as likely.
+#[inline]
+pub(crate) fn largest_of(sizes: [f64; 4]) -> usize {
+    // such numbers are in the order of their bits
+    let sizes = sizes.map(f64::to_bits);
+    let later = |a: usize, b: usize| if sizes[b] > sizes[a] { b } else { a };
+    later(later(0, 1), later(2, 3))
 }
 
 /// Could [`quat_words`] have made these words?

@@ -9,6 +9,7 @@
 //! * **Velocity**: with a component that says by how many units a second each `Number` changes, b goes on to
 //!   b + (v · (velocity's step ÷ own step) + (velocity's least value ÷ own step)) · seconds, v being its word at the baseline.
 
+use crate::field::{OTHERS, largest_of};
 use crate::layout::{FieldCode, Layout, Meaning};
 
 /// How a component's guess is made.
@@ -124,33 +125,26 @@ impl Layout {
 #[inline]
 fn parts(words: &[u32], h: f64) -> [f64; 4] {
     let [a, b, c] = [1, 2, 3].map(|i| f64::from(words[i]) - h);
-    let largest = (2.0 * h * h - a * a - b * b - c * c).max(0.0).sqrt();
-    match words[0] {
-        0 => [largest, a, b, c],
-        1 => [a, largest, b, c],
-        2 => [a, b, largest, c],
-        _ => [a, b, c, largest],
-    }
+    let (l, mut parts) = (words[0] as usize & 3, [0.0; 4]);
+    // which part is the largest is anybody's guess, a processor's too
+    parts[l] = (2.0 * h * h - a * a - b * b - c * c).max(0.0).sqrt();
+    let [i, j, k] = OTHERS[l];
+    (parts[i], parts[j], parts[k]) = (a, b, c);
+    parts
 }
 
+/// Goes on turning as between two rotations' words: `value` is the later one, and becomes the next.
 #[inline]
-fn turn_on(older: &[u32], value: &mut [u32], bits: u32) {
+pub(crate) fn turn_on(older: &[u32], value: &mut [u32], bits: u32) {
     let h = f64::from((1u32 << (bits - 1)) - 1);
     let (o, b) = (parts(older, h), parts(value, h));
     let dot = o[0] * b[0] + o[1] * b[1] + o[2] * b[2] + o[3] * b[3];
     let (factor, sign) = (dot.abs() / (h * h), if dot < 0.0 { -1.0 } else { 1.0 });
     let next = [0, 1, 2, 3].map(|i| factor * b[i] - sign * o[i]);
-    let (mut largest, mut size) = (0, next[0].abs());
-    for (i, part) in next.iter().enumerate().skip(1) {
-        if part.abs() > size {
-            (largest, size) = (i, part.abs());
-        }
-    }
+    let largest = largest_of(next.map(f64::abs));
     let sign = if next[largest] < 0.0 { -1.0 } else { 1.0 };
     value[0] = largest as u32;
-    // the three others, in their order
-    let others = [usize::from(largest == 0), 1 + usize::from(largest <= 1), 2 + usize::from(largest <= 2)];
-    for (word, i) in value[1..].iter_mut().zip(others) {
+    for (word, i) in value[1..].iter_mut().zip(OTHERS[largest]) {
         *word = within(next[i] * sign + h, 2 * h as u32);
     }
 }

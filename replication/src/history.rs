@@ -222,6 +222,13 @@ impl History {
         }
     }
 
+    /// The present values of the rows of a block.
+    #[inline]
+    pub(crate) fn block_values(&self, c: usize, block: usize) -> &[u32] {
+        let words = BLOCK * self.strides[c];
+        &self.columns[c][block * words..][..words]
+    }
+
     /// Sets a value in the open tick if it differs; says whether it did.
     pub(crate) fn set(&mut self, c: usize, row: usize, words: &[u32], mark: Mark) -> bool {
         if self.value(c, row).iter().zip(words).all(|(old, new)| old == new) {
@@ -248,7 +255,19 @@ impl History {
         copy_words(current, words);
     }
 
-    /// The same for some rows of a block, none of which has changed in the open tick yet. `words`: the values of all the rows of
+    /// Which of some rows of a block have other values than these.
+    pub(crate) fn differing(&self, c: usize, block: usize, rows: u64, words: &[u32]) -> u64 {
+        let (stride, values) = (self.strides[c], self.block_values(c, block));
+        let pairs = crate::block::bits(rows).zip(words.chunks_exact(stride.max(1)));
+        pairs.fold(0, |differ, (bit, new)| {
+            let old = &values[bit as usize * stride..][..stride];
+            // all words are looked at: most differ somewhere, and where is not foreseen
+            let other = old.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new);
+            differ | u64::from(other != 0) << bit
+        })
+    }
+
+    /// [Records](Self::record) values of some rows of a block, none of which has changed in the open tick yet. `words`: the values of all the rows of
     /// `all`, in order, which they are among.
     pub(crate) fn record_rows(&mut self, c: usize, block: usize, (rows, all): (u64, u64), words: &[u32], mark: Mark) {
         let (stride, at) = (self.strides[c], c * self.blocks + block);
