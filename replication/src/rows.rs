@@ -8,7 +8,7 @@ use crate::block::bits;
 use crate::codec::surprise;
 use crate::codes::{self, Table};
 use crate::field::quat_is_canonical;
-use crate::forecast::turn_on;
+use crate::forecast::{four, turn_on};
 use crate::layout::{FieldCode, Layout};
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter, unzigzag};
 
@@ -219,13 +219,17 @@ impl Layout {
     /// Makes guesses of some rows of a block from their last motion, as [`go_on`](Layout::go_on) does: `values` hold the baseline's
     /// words, `older` those from before.
     pub(crate) fn go_on_rows(&self, rows: u64, older: &[u32], values: &mut [u32]) {
+        if let Shape::Rotation(parts) = self.shape {
+            for at in bits(rows).map(|bit| bit as usize * 4) {
+                let value = &mut values[at..at + 4];
+                let next = turn_on(four(&older[at..]), four(value), parts);
+                value.copy_from_slice(&next);
+            }
+            return;
+        }
         let words = self.words();
         for at in bits(rows).map(|bit| bit as usize * words) {
-            let (older, value) = (&older[at..at + words], &mut values[at..at + words]);
-            match self.shape {
-                Shape::Rotation(bits) => turn_on(older, value, bits),
-                _ => self.go_on(older, value),
-            }
+            self.go_on(&older[at..at + words], &mut values[at..at + words]);
         }
     }
 }
