@@ -114,7 +114,9 @@ impl Layout {
         for row in bits(rows).map(|bit| bit as usize) {
             let (at, start) = (row * 4, w.len());
             let (value, guess) = (&values[at..at + 4], &guesses[at..at + 4]);
-            let [a, b, c] = [1, 2, 3].map(|i| table.small(surprise(code, value[i], guess[i])));
+            // spelt out: the compiler makes a call of what is mapped over an array
+            let off = |i: usize| table.small(surprise(code, value[i], guess[i]));
+            let (a, b, c) = (off(1), off(2), off(3));
             if value[0] == guess[0] && a.1 > 0 && b.1 > 0 && c.1 > 0 {
                 w.put(a.0 | b.0 << a.1 | c.0 << (a.1 + b.1), a.1 + b.1 + c.1);
             } else {

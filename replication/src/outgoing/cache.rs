@@ -44,6 +44,7 @@ pub(super) struct Shared {
     /// Blocks of which nothing is pending any more once it is sent.
     pub(super) emptied: Vec<u32>,
     pub(super) tally: Tally,
+    pub(super) values: usize,
     /// It is the last.
     pub(super) all: bool,
 }
