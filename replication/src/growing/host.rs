@@ -68,12 +68,12 @@ impl Peer {
 
     /// What was of an entity that has ended ends.
     fn end_growing_of_gone(&mut self) {
-        let gone = |at: &Key| self.entities.slot_of(NetId(at.1)).is_none();
-        let gone: Vec<Key> = self.growing.bound.iter().copied().filter(gone).collect();
-        if gone.is_empty() {
-            return;
-        }
-        self.growing.bound.retain(|at| !gone.contains(at));
+        let (entities, mut gone) = (&self.entities, Vec::new());
+        self.growing.bound.retain(|at| {
+            let lives = entities.slot_of(NetId(at.1)).is_some();
+            gone.extend((!lives).then_some(*at));
+            lives
+        });
         for at in gone {
             if let Some(instance) = self.growing.held.remove(&at) {
                 self.growing.size -= instance.content.size();

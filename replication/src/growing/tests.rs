@@ -147,13 +147,20 @@ fn a_batch_is_taken_whole_or_not_at_all() {
     assert_eq!(shown(&guest).0, 2);
 }
 
+fn in_pieces(mut step: guest::Step) -> guest::Step {
+    step.in_pieces = true;
+    step
+}
+
 /// What goes in pieces has a lane of its own, and may overtake what leads to it.
 #[test]
 fn what_came_too_early_waits() {
     let all = pushes(&["a", "b", "c", "d"]);
     let step = |from: usize, to: usize, in_pieces: bool| {
         let right = digest(Sort::List, &all[..to]);
-        guest::Step { in_pieces, ..guest::step(Some(from as u64), to as u64, right, all[from..to].to_vec()) }
+        let mut step = guest::step(Some(from as u64), to as u64, right, all[from..to].to_vec());
+        step.in_pieces = in_pieces;
+        step
     };
     let mut guest = peer();
     guest.take_steps(LIST, step(2, 3, true)).unwrap();
@@ -172,19 +179,19 @@ fn what_came_too_early_waits() {
     assert!(shown(&guest).0 == 3 && guest.growing.early.is_empty());
     // no more of them than may be
     for n in 10..10 + limits::COLLECTIONS as u64 {
-        let early = guest::Step { in_pieces: true, ..guest::step(Some(n), n + 1, 0, vec![]) };
+        let early = in_pieces(guest::step(Some(n), n + 1, 0, vec![]));
         guest.take_steps(LIST, early).unwrap();
     }
     assert!(guest.growing.lost.is_empty());
-    guest.take_steps(LIST, guest::Step { in_pieces: true, ..guest::step(Some(99), 100, 0, vec![]) }).unwrap();
+    guest.take_steps(LIST, in_pieces(guest::step(Some(99), 100, 0, vec![]))).unwrap();
     assert!(guest.growing.lost == [LIST] && guest.growing.early.is_empty(), "then it asks");
     let long = vec![Op::Push(vec![0; 4000].into()); limits::COLLECTION_BYTES / 4003 + 1];
     let mut guest = peer();
-    guest.take_steps(LIST, guest::Step { in_pieces: true, ..guest::step(Some(9), 10, 0, long) }).unwrap();
+    guest.take_steps(LIST, in_pieces(guest::step(Some(9), 10, 0, long))).unwrap();
     assert!(guest.growing.lost == [LIST] && guest.growing.early.is_empty());
     // and none after its end
     let mut table = table(1);
-    let early = guest::Step { in_pieces: true, ..guest::step(Some(9), 10, 0, vec![]) };
+    let early = in_pieces(guest::step(Some(9), 10, 0, vec![]));
     let peer = &mut table.seat(1).peer;
     peer.take_steps((0, 7), early).unwrap();
     assert!(!peer.growing.early.is_empty());
@@ -293,7 +300,7 @@ fn what_has_come_apart_is_mended() {
     for twist in [
         |instance: &mut Instance| instance.content.apply(&Op::PopFront, 4).unwrap(),
         |instance: &mut Instance| instance.content.apply(&Op::Set(1, item("x")), 4).unwrap(),
-        |instance: &mut Instance| instance.revision += 1,
+        |instance: &mut Instance| instance.revision -= 1,
     ] {
         let mut table = table(2);
         let guest = &mut table.seat(1).peer.growing;
