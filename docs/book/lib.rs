@@ -29,6 +29,7 @@ pages! {
     OwnPolicy "policies/own.md"
     Ownership "ownership.md"
     Messages "messages.md"
+    Lists "lists.md"
     Relevance "relevance.md"
     Drawing "drawing.md"
     Testing "testing.md"

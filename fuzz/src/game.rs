@@ -168,6 +168,8 @@ fn make_schema() -> Schema {
         .shared_event::<Cheer>("cheer")
         .request::<Ask>("ask")
         .large_message::<Scroll>("scroll")
+        .list::<Vec<u8>>("feed", |l| l.keep_last(20))
+        .map::<u8, u16>("scores", |m| m.max(8))
         .build()
         .expect("a schema without mistakes")
 }
@@ -316,7 +318,7 @@ impl Actor<'_> {
     /// One more message of some sort. What cannot be sent now is not.
     fn say(&mut self, to: To<'_>, target: Entity, how: u8) {
         let (number, other) = (how.into(), if self.peer.is_host() { PeerId(1) } else { PeerId::HOST });
-        match how % 7 {
+        match how % 9 {
             0 => drop(self.peer.send_message(self.world, to, &Mutter { number })),
             1 => drop(self.peer.send_message(self.world, to, &Glance { number })),
             2 => drop(self.peer.send_message(self.world, to, &Bang { target: Some(target) })),
@@ -326,7 +328,25 @@ impl Actor<'_> {
                 drop(self.peer.send_event_at(self.world, to, tick, &Bang { target: None }));
             }
             5 => drop(self.peer.request(self.world, other, &Ask { number })),
+            6 => self.write_lists(target, how),
+            7 => drop(self.peer.map_mut::<u8, u16>().map(|mut map| {
+                let _ = map.update(&(how % 5), |score| *score += 1);
+                map.insert(how % 11, number)
+            })),
             _ => drop(self.peer.send_large(self.world, to, &Scroll(vec![7; usize::from(how) * 40]))),
+        }
+    }
+
+    /// The host writes something into its feed, and into that of an entity.
+    fn write_lists(&mut self, target: Entity, how: u8) {
+        if let Ok(mut list) = self.peer.list_mut::<Vec<u8>>() {
+            let _ = list.push(vec![how; usize::from(how)]);
+            let _ = list.insert(list.len() / 2, vec![how]);
+            list.remove(usize::from(how % 30));
+        }
+        if let Ok(mut list) = self.peer.list_mut_for::<Vec<u8>>(self.world, target) {
+            // now and then more than fits a message
+            (0..=how / 16).for_each(|n| drop(list.push(vec![n; 500])));
         }
     }
 

@@ -154,7 +154,7 @@ impl Play {
             }
             self.table.rest(1);
             let all_in = self.guests.iter().all(|g| self.table.seats[*g].as_ref().is_some_and(|s| s.peer.is_in_session()));
-            if all_in && self.table.all_equal().is_ok() {
+            if all_in && self.table.all_equal().is_ok() && self.are_lists_equal() {
                 return;
             }
         }
@@ -165,6 +165,19 @@ impl Play {
             self.table.all_equal(),
             differences.join("\n")
         );
+    }
+}
+
+impl Play {
+    /// Do all have the same lists and maps?
+    fn are_lists_equal(&mut self) -> bool {
+        let mut lists = [0, self.guests[0], self.guests[1]].map(|seat| {
+            let peer = &self.table.seat(seat).peer;
+            let feed = peer.list::<Vec<u8>>().expect("it is in the schema");
+            (feed.items().clone(), peer.map::<u8, u16>().expect("it is in the schema").items().clone())
+        });
+        let host = std::mem::take(&mut lists[0]);
+        lists[1..].iter().all(|list| *list == host)
     }
 }
 

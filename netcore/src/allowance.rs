@@ -168,7 +168,8 @@ impl Allowance {
     /// Bytes that may be taken now by what can always wait. Half of the bucket and an eighth of the second stay for what cannot, so
     /// that whatever comes next finds room as if this were not there.
     pub fn spare_room(&mut self, now: Duration, interval: Duration) -> usize {
-        let room = self.room(now, interval) as u64;
+        // what a large message owes is paid here too: no other message may follow it
+        let room = self.message_room(now, interval, false) as u64;
         if self.owed > 0 {
             return 0;
         }

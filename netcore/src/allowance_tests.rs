@@ -304,3 +304,16 @@ fn time_that_goes_back_gives_nothing() {
     assert_eq!(allowance.room(ms(500), ms(20)), 0);
     assert!(allowance.room(ms(520), ms(20)) > 0);
 }
+
+/// What can always wait goes on after a message that was larger than the bucket, though no other message follows that one.
+#[test]
+fn a_debt_of_the_last_message_is_paid() {
+    let mut allowance = Allowance::new(8000);
+    let interval = ms(16);
+    assert!(allowance.message_room(ms(0), interval, false) > 0);
+    allowance.take_message(ms(0), 3000);
+    assert_eq!(allowance.spare_room(ms(16), interval), 0);
+    let spare: Vec<usize> = (2..200).map(|n| allowance.spare_room(ms(16 * n), interval)).collect();
+    assert_eq!(spare[0], 0, "the debt comes first");
+    assert!(spare.last().is_some_and(|room| *room > 0), "{spare:?}");
+}

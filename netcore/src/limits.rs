@@ -43,6 +43,23 @@ pub const DEFINITIONS: usize = 4096;
 pub const DEFINITION_BYTES: usize = 1 << 20;
 /// Bytes of all definitions of a host, each in its newest revision.
 pub const DEFINITIONS_BYTES: usize = 32 << 20;
+/// Lists and maps that grow, in a schema.
+pub const COLLECTIONS: usize = 64;
+/// Lists and maps of entities that a host has at a time.
+pub const COLLECTIONS_HELD: usize = 4096;
+/// Items of one list or map that grows, and operations on it in one message.
+pub const COLLECTION_ITEMS: usize = 1 << 16;
+/// Bytes of one item as it travels, with its key.
+pub const COLLECTION_ITEM_BYTES: usize = 4 << 10;
+/// Bytes of all items of one list or map, each with its length and its key.
+pub const COLLECTION_BYTES: usize = 1 << 20;
+/// The same of all lists and maps of a host.
+pub const COLLECTIONS_BYTES: usize = 32 << 20;
+/// Bytes of what goes as one message about a list or map; what is larger goes in pieces. While more than this waits on the lane, no
+/// further one is added.
+pub const COLLECTION_MESSAGE_BYTES: usize = 4 << 10;
+/// How often a guest may ask for a list or map that does not go with what it has. On lanes that lose nothing there is no need to.
+pub const COLLECTION_ASKS: u32 = 16;
 /// Bits per second towards one peer that can be set at least.
 pub const BANDWIDTH_LEAST: u64 = 16_000;
 /// Bytes of the smallest state packet that is built because no more may be sent now.
@@ -77,8 +94,8 @@ pub const CHECKPOINT_MEMORY: usize = 256 << 20;
 pub const COMPONENTS: usize = 63;
 /// Kinds in a schema.
 pub const KINDS: usize = 64;
-/// Messages in a schema: their number is a byte, and the last one stands for orders.
-pub const MESSAGES: usize = 255;
+/// Messages in a schema: their number is a byte, and the last two stand for lists and maps, and for orders.
+pub const MESSAGES: usize = 254;
 /// Fields of one component, options, parts and the items of lists counted.
 pub const FIELDS: usize = 256;
 /// Items of one list or map within a component.

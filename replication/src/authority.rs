@@ -4,6 +4,7 @@ use crate::block::bits;
 use crate::definitions::Definitions;
 use crate::entities::{Entities, InLockstep, InRollback, NO_ROW, Networked, Record, Simulated, mark, name_in};
 use crate::error::UsageError;
+use crate::growing::Growing;
 use crate::link::Link;
 use crate::netid::NetId;
 use crate::news::News;
@@ -495,6 +496,7 @@ impl Peer {
         }
         self.entities = Entities::default();
         self.definitions = Definitions::default();
+        self.growing = Growing::default();
         self.links.iter().map(|link| link.peer).collect::<Vec<_>>().into_iter().for_each(|peer| self.fail_requests(peer));
         self.links.clear();
         self.roster.clear();

@@ -18,6 +18,8 @@ const LATELY: Duration = Duration::from_secs(10);
 
 /// The topic of definitions. The states of what every peer computes have those of their timelines, which leave this one.
 pub(crate) const DEFINITIONS: u8 = 0;
+/// The topic of lists and maps that grow.
+pub(crate) const COLLECTIONS: u8 = 3;
 
 /// The blobs of one link, in both directions.
 #[derive(Default)]

@@ -46,6 +46,23 @@ pub enum UsageError {
         /// Bytes that it may take.
         limit: usize,
     },
+    /// A list has no such place.
+    #[error("there is no item {index} in a list of {len}")]
+    NoSuchItem {
+        /// The place that was asked for.
+        index: usize,
+        /// How many items there are.
+        len: usize,
+    },
+    /// A list or map has as many items as the schema allows.
+    #[error("the list or map is full: the schema allows {max} items")]
+    CollectionFull {
+        /// How many.
+        max: usize,
+    },
+    /// As many entities have a list or map as can have one.
+    #[error("too many lists and maps of entities: at most {max} at a time", max = tidelock_netcore::limits::COLLECTIONS_HELD)]
+    TooManyCollections,
     /// Such a peer is not in the session.
     #[error("no such peer")]
     NoSuchPeer,

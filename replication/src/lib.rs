@@ -78,6 +78,7 @@ mod forks;
 mod frames;
 mod grid;
 mod groups;
+pub mod growing;
 mod guesses;
 mod history;
 mod incoming;

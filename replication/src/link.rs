@@ -4,6 +4,7 @@ use crate::blob::Blobs;
 use crate::definitions::Told;
 use crate::forks::LinkForks;
 use crate::frames::FrameFeed;
+use crate::growing::Sent;
 use crate::incoming::Incoming;
 use crate::input::InputBuffer;
 use crate::messages::{EventsOut, LargeOut, Sequences};
@@ -86,6 +87,8 @@ pub(crate) struct Link {
     pub(crate) blobs: Blobs,
     /// Host: the definitions that the guest was sent.
     pub(crate) told: Told,
+    /// Host: what the guest was sent of lists and maps.
+    pub(crate) growing: Sent,
     pub(crate) sequences: Sequences,
     pub(crate) events: EventsOut,
     /// Events went before state, and no state since.
@@ -181,6 +184,9 @@ pub struct LinkCounters {
     pub denied: u64,
     /// Datagrams of inputs, or of word on them, that found no room: their successors carry what they would have.
     pub unsent_inputs: u64,
+    /// Lists and maps of which all was asked for again, because what came of them did not go with what was here: the guest counts what
+    /// it asked, the host what it was asked. None, as long as every build makes the same of the same bytes.
+    pub lists_asked: u64,
 }
 
 impl Link {
@@ -226,6 +232,7 @@ impl Link {
             overfull: false,
             blobs: Blobs::default(),
             told: Told::default(),
+            growing: Sent::default(),
             sequences: Sequences::new(schema, first),
             events: EventsOut::new(first),
             events_led: false,

@@ -27,6 +27,7 @@ pub use ride::Event;
 use crate::entities::name_in;
 use crate::error::UsageError;
 use crate::frames::ORDER_MARK;
+use crate::growing::MARK as GROWING_MARK;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::relevance::Room;
@@ -299,8 +300,11 @@ impl Peer {
     /// A message has come in.
     pub(crate) fn take_message(&mut self, world: &mut World, id: LinkId, bytes: &[u8], way: Way) {
         let Some(index) = self.links.iter().position(|l| l.id == id) else { return };
-        let is_order = way == Way::Lane(Lane::RELIABLE) && bytes.first() == Some(&ORDER_MARK);
-        let taken = if is_order { self.take_order(index, bytes) } else { self.hear_message(index, bytes, way) };
+        let taken = match bytes.split_first().filter(|_| way == Way::Lane(Lane::RELIABLE)) {
+            Some((&ORDER_MARK, _)) => self.take_order(index, bytes),
+            Some((&GROWING_MARK, rest)) => self.take_growing(index, rest),
+            _ => self.hear_message(index, bytes, way),
+        };
         match taken {
             Ok(()) => {}
             Err(error) if self.is_host() => self.misbehaved(world, index, error),

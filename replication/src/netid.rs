@@ -5,7 +5,7 @@ use std::fmt;
 /// An entity's name in a session: the same on every peer, unrelated to `hecs::Entity`, never reused.
 ///
 /// 0 names nothing: it is how "no entity" travels. On the wire a name is an Exp-Golomb code that ends at `u64::MAX - 256`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, bitcode::Encode, bitcode::Decode)]
 pub struct NetId(pub u64);
 
 impl NetId {

@@ -123,6 +123,17 @@ pub enum News {
         /// Its revision.
         revision: u32,
     },
+    /// A list or map is another one than before (guest only): see [`growing`](crate::growing).
+    CollectionChanged {
+        /// Its name in the schema.
+        collection: String,
+        /// The entity that it is of, if it is of one.
+        of: Option<NetId>,
+        /// Its revision before; 0 if nothing had come.
+        from: u64,
+        /// Its revision now.
+        to: u64,
+    },
     /// An effect that [`Step::once`](crate::Step::once) let happen did not happen after all: the ticks were run again, and without
     /// it. Take it back, if it can still be seen or heard.
     EffectUndone {

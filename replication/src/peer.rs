@@ -10,6 +10,7 @@ use crate::entities::{Entities, NO_ROW};
 use crate::error::UsageError;
 use crate::forks::Forks;
 use crate::frames::Frames;
+use crate::growing::Growing;
 use crate::input::Inputs;
 use crate::lag::Captures;
 use crate::link::{Backlog, Link, LinkCounters};
@@ -113,6 +114,8 @@ pub struct Peer {
     pub(crate) preview: Preview,
     /// Large values that rarely change.
     pub(crate) definitions: Definitions,
+    /// Lists and maps.
+    pub(crate) growing: Growing,
     /// Writes to what this peer does not simulate.
     pub(crate) strays: Strays,
     /// The step is one that was run before.
@@ -261,6 +264,7 @@ impl Peer {
             news: Newsstand::default(),
             mailbox: Mailbox::new(&schema),
             definitions: Definitions::default(),
+            growing: Growing::default(),
             asking: Asking::default(),
             large: LargeBox::new(&schema),
             pace: Pace::default(),

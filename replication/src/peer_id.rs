@@ -8,7 +8,7 @@ use std::fmt;
 /// have been in use, the one that was left first before the others, and never while the host has anything left of its former
 /// holder: a link, names, something it owns, or the tombstone of such a thing that somebody has not acknowledged. What a program
 /// keeps under a number, it lets go at [`News::Left`](crate::News::Left). [`NetId`](crate::NetId)s are never given again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, bitcode::Encode, bitcode::Decode)]
 pub struct PeerId(pub u16);
 
 impl PeerId {

@@ -4,6 +4,7 @@
 use crate::column::{Column, Form, Itself, Typed, Via};
 use crate::definitions::DefinitionEntry;
 use crate::forecast::Velocity;
+use crate::growing::CollectionEntry;
 use crate::input::InputEntry;
 use crate::layout::{Layout, LayoutBuilder};
 use crate::peer_id::PeerId;
@@ -21,12 +22,14 @@ use tidelock_netcore::limits;
 mod checks;
 mod definitions;
 mod describe;
+mod growing;
 mod messages;
 mod mistakes;
 mod options;
 mod shared;
 
 use checks::{add_grids, check, check_frames, check_resources, check_timelines, predicts, resolve, slots, velocities};
+pub use growing::{ListOptions, MapOptions};
 pub(crate) use messages::{LargeEntry, MessageEntry, Promise, ReplyOf};
 pub use mistakes::{SchemaError, SchemaMistake};
 pub use options::{ComponentOptions, KindOptions};
@@ -107,6 +110,7 @@ pub(crate) struct Inner {
     /// Resources that travel; their values are components of one entity.
     pub(crate) shared: Vec<SharedEntry>,
     pub(crate) definitions: Vec<DefinitionEntry>,
+    pub(crate) collections: Vec<CollectionEntry>,
     /// By kind: the components that its owner predicts, as bits.
     pub(crate) predicted: Vec<u64>,
     /// Pairs of a component and the same one on the simulation grid, which stands after all others.
@@ -141,6 +145,7 @@ impl Schema {
             kept: Vec::new(),
             shared: Vec::new(),
             definitions: Vec::new(),
+            collections: Vec::new(),
             mistakes: Vec::new(),
         }
     }
@@ -262,6 +267,7 @@ pub struct SchemaBuilder {
     kept: Vec<KeptEntry>,
     shared: Vec<SharedEntry>,
     definitions: Vec<DefinitionEntry>,
+    collections: Vec<CollectionEntry>,
     mistakes: Vec<SchemaMistake>,
 }
 
@@ -459,11 +465,12 @@ impl SchemaBuilder {
         self.larges.sort_by(|a, b| a.name.cmp(&b.name));
         self.orders.sort_by(|a, b| a.name.cmp(&b.name));
         self.definitions.sort_by(|a, b| a.name.cmp(&b.name));
+        self.collections.sort_by(|a, b| a.name.cmp(&b.name));
         self.kept.sort_by(|a, b| (a.first.is_some(), &a.name).cmp(&(b.first.is_some(), &b.name)));
     }
 
     fn check_names(&mut self) {
-        let Self { components, kinds, messages, larges, orders, inputs, kept, definitions, mistakes, .. } = self;
+        let Self { components, kinds, messages, larges, orders, inputs, kept, definitions, collections, mistakes, .. } = self;
         check_resources(components, kept, mistakes);
         check("component", components.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COMPONENTS, mistakes);
         check("kind", kinds.iter().map(|k| (k.name.as_str(), k.type_id)), limits::KINDS, mistakes);
@@ -471,6 +478,7 @@ impl SchemaBuilder {
         check("large", larges.iter().map(|l| (l.name.as_str(), l.type_id)), limits::LARGE_MESSAGES, mistakes);
         check("order", orders.iter().map(|o| (o.name.as_str(), o.type_id)), limits::ORDERS, mistakes);
         check("definition", definitions.iter().map(|d| (d.name.as_str(), d.type_id)), limits::DEFINITION_TYPES, mistakes);
+        check("collection", collections.iter().map(|c| (c.name.as_str(), c.type_id)), limits::COLLECTIONS, mistakes);
         check("input", inputs.iter().map(|i| (i.name.as_str(), i.type_id)), limits::INPUTS, mistakes);
     }
 
@@ -493,6 +501,7 @@ impl SchemaBuilder {
             kept,
             shared,
             definitions,
+            collections,
             mut mistakes,
         } = self;
         for kind in &mut kinds {
@@ -511,8 +520,7 @@ impl SchemaBuilder {
         let slots = slots(&components, &kinds, &mut mistakes);
         let velocities = velocities(&components, &mut mistakes);
         check_timelines(&components, &kinds, !inputs.is_empty(), &mut mistakes);
-        let framed = !orders.is_empty() || kinds.iter().any(KindEntry::is_computed);
-        check_frames(&orders, inputs.first().filter(|_| framed), &mut mistakes);
+        check_frames(&orders, &kinds, inputs.first(), &mut mistakes);
         if !mistakes.is_empty() {
             return Err(SchemaError(mistakes));
         }
@@ -524,7 +532,6 @@ impl SchemaBuilder {
         let absolute = mask(|c| c.column.layout().has_entities()) | 1;
         let plain = mask(|c| !c.column.layout().has_entities() && !c.notify);
         let interpolated = mask(|c| c.interpolate);
-        let input = inputs.pop();
         let mut inner = Inner {
             name,
             components,
@@ -532,10 +539,11 @@ impl SchemaBuilder {
             messages,
             larges,
             orders,
-            input,
+            input: inputs.pop(),
             kept,
             shared,
             definitions,
+            collections,
             predicted,
             grids,
             fine,

@@ -70,6 +70,7 @@ impl Peer {
             self.accept_rows(world); // 3, 4
         } else {
             self.take_definitions(world);
+            self.take_large_growing(world);
             self.apply_rows(world); // 4
             self.reconcile(world);
             self.load_states(world);
@@ -508,6 +509,7 @@ impl Peer {
         }
         self.send_releases();
         self.send_definitions(world);
+        self.send_growing(world);
         let (now, interval) = (self.time.now, self.send_interval());
         let Some(transport) = &mut self.transport else { return };
         for link in &mut self.links {

@@ -1,8 +1,9 @@
-//! Definitions: large values that rarely change, named by revision from the state (cases 11 and 12 of the faults).
+//! Definitions: large values that rarely change, named by revision from the state (cases 11 and 12 of the faults); and what grows.
 
 #![allow(missing_docs)]
 
 mod common;
+mod growing;
 
 use common::{Chat, Crate, Player, Position, assert_clean, assert_settles, config, seeds, table_of, weather};
 use tidelock::netcore::limits;

@@ -109,7 +109,13 @@ pub(super) fn check_timelines(
 }
 
 /// What has to fit a frame.
-pub(super) fn check_frames(orders: &[MessageEntry], input: Option<&InputEntry>, mistakes: &mut Vec<SchemaMistake>) {
+pub(super) fn check_frames(
+    orders: &[MessageEntry],
+    kinds: &[KindEntry],
+    input: Option<&InputEntry>,
+    mistakes: &mut Vec<SchemaMistake>,
+) {
+    let framed = !orders.is_empty() || kinds.iter().any(KindEntry::is_computed);
     let mut fits = |sort, name: &str, bits: usize, max: usize| {
         if bits > max {
             mistakes.push(SchemaMistake::TooLarge { sort, name: name.to_owned(), bits, max });
@@ -118,7 +124,7 @@ pub(super) fn check_frames(orders: &[MessageEntry], input: Option<&InputEntry>, 
     for order in orders {
         fits("order", &order.name, order.layout.worst_bits(), ORDER_BITS);
     }
-    if let Some(input) = input {
+    if let Some(input) = input.filter(|_| framed) {
         fits("input", &input.name, input.layout.worst_bits(), limits::FRAME_INPUT_BITS);
     }
 }

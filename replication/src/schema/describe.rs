@@ -34,7 +34,10 @@ impl Schema {
         let components = inner.components.iter().map(component);
         let definitions = inner.definitions.iter();
         let definitions = definitions.map(|d| SchemaEntry { name: format!("definition {}", d.name), digest: 0 });
-        let rest = orders.chain(input).chain(resources).chain(definitions);
+        let collections = inner.collections.iter();
+        let collections =
+            collections.map(|c| SchemaEntry { name: format!("{} {}", c.sort.word(), c.name), digest: c.max as u64 });
+        let rest = orders.chain(input).chain(resources).chain(definitions).chain(collections);
         components.chain(kinds).chain(messages).chain(larges).chain(rest).collect()
     }
 
@@ -113,6 +116,10 @@ impl Schema {
         for definition in &inner.definitions {
             let _ = writeln!(out, "definition `{}`", definition.name);
         }
+        for c in &inner.collections {
+            let (word, full) = (c.sort.word(), if c.rolls { "the oldest go" } else { "one more is refused" });
+            let _ = writeln!(out, "{word} `{}`: it grows to {} items, then {full}", c.name, c.max);
+        }
         if let Some(input) = &inner.input {
             let _ = writeln!(out, "input `{}`: at most {} bits a tick", input.name, input.layout.worst_bits());
         }
@@ -153,6 +160,12 @@ pub(super) fn digest(inner: &Inner) -> u64 {
     for definition in &inner.definitions {
         hasher.update(b"definition ");
         hasher.update(definition.name.as_bytes());
+    }
+    for collection in &inner.collections {
+        hasher.update(collection.sort.word().as_bytes());
+        hasher.update(b" ");
+        hasher.update(collection.name.as_bytes());
+        hasher.update(&(collection.max as u32).to_le_bytes());
     }
     for kept in inner.kept.iter().filter(|k| k.only) {
         hasher.update(if kept.first.is_some() { &b"resource "[..] } else { b"checkpoint " });

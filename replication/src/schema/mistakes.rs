@@ -112,6 +112,14 @@ pub enum SchemaMistake {
         /// What it may take.
         max: usize,
     },
+    /// A list or map that may have no items, or too many.
+    #[error("list or map `{name}`: it may have 1 to {limit} items, not {max}", limit = tidelock_netcore::limits::COLLECTION_ITEMS)]
+    Items {
+        /// Its name.
+        name: String,
+        /// How many it is to have at most.
+        max: usize,
+    },
     /// The input's `Default` cannot travel.
     #[error("input `{name}`: its default cannot travel: {error}")]
     InputDefault {
