@@ -269,7 +269,8 @@ mod tests {
                 words
             });
             let any = [0; 4].map(|_| (rng.next_u64() % 2001) as f32 - 1000.5);
-            return out.extend(turned.filter(|q| quat_is_canonical(*q, bits)).unwrap_or_else(|| quat_words(any, bits).unwrap()));
+            out.extend(turned.filter(|q| quat_is_canonical(*q, bits)).unwrap_or_else(|| quat_words(any, bits).unwrap()));
+            return;
         }
         for (i, code) in layout.codes.iter().enumerate() {
             let max = match *code {
@@ -294,7 +295,7 @@ mod tests {
                 let (mut guesses, mut values) = (Vec::new(), Vec::new());
                 for row in 0..BLOCK {
                     value(&layout, None, &mut rng, &mut guesses);
-                    value(&layout, Some(&guesses[row * words..][..words].to_vec()), &mut rng, &mut values);
+                    value(&layout, Some(&guesses[row * words..][..words]), &mut rng, &mut values);
                 }
                 let rows = rng.next_u64() & rng.next_u64() | 1 << (rng.next_u64() % 64);
                 let guesses = (rng.next_u64() % 8 != 0).then_some(&guesses[..]);
