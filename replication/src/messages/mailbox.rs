@@ -50,12 +50,22 @@ pub(crate) struct Mailbox {
     dead: VecDeque<NetId>,
     /// By sender: how many were dropped since the last look.
     dropped: FxHashMap<PeerId, u32>,
+    /// How many messages were moved to take others out.
+    #[cfg(test)]
+    pub(super) moved: usize,
 }
 
 impl Mailbox {
     pub(crate) fn new(schema: &Inner) -> Self {
         let waiting = schema.messages.iter().map(|_| VecDeque::new()).collect();
-        Self { waiting, held: FxHashMap::default(), dead: VecDeque::new(), dropped: FxHashMap::default() }
+        Self {
+            waiting,
+            held: FxHashMap::default(),
+            dead: VecDeque::new(),
+            dropped: FxHashMap::default(),
+            #[cfg(test)]
+            moved: 0,
+        }
     }
 
     pub(crate) fn note_dead(&mut self, net: NetId) {
@@ -71,13 +81,19 @@ impl Mailbox {
     }
 
     /// A peer has left: what it said and was not fetched goes with it, but for its replies, and its events: others may have them, and
-    /// they go off everywhere.
+    /// they go off everywhere. What stays is still counted for it: see [`Peer::keep_events_of`].
     pub(crate) fn forget(&mut self, peer: PeerId, schema: &Inner) {
         let stays = |promise: Promise| promise.is_event() || promise == Promise::Reply;
         let said = self.waiting.iter_mut().zip(&schema.messages).filter(|(_, entry)| !stays(entry.promise));
-        said.for_each(|(q, _)| q.retain(|w| w.from != peer));
-        self.held.remove(&peer);
-        self.disown(peer);
+        for (queue, _) in said {
+            queue.retain(|w| {
+                let stays = w.from != peer;
+                if !stays {
+                    let_go(&mut self.held, w);
+                }
+                stays
+            });
+        }
     }
 
     /// A peer has left: what stays of it is counted with what stays of all who have.
@@ -99,6 +115,10 @@ impl Mailbox {
     }
 
     fn remove(&mut self, message: usize, at: usize) -> Option<Waiting> {
+        #[cfg(test)]
+        {
+            self.moved += at.min(self.waiting[message].len() - at);
+        }
         let waiting = self.waiting[message].remove(at)?;
         let_go(&mut self.held, &waiting);
         Some(waiting)
@@ -110,6 +130,10 @@ impl Mailbox {
             return Vec::new();
         }
         let mut places = places.iter().rev().copied().peekable();
+        #[cfg(test)]
+        {
+            self.moved += self.waiting[message].len();
+        }
         let mut out = Vec::new();
         let mut left = VecDeque::new();
         for (i, w) in std::mem::take(&mut self.waiting[message]).into_iter().enumerate() {
@@ -124,8 +148,14 @@ impl Mailbox {
         out
     }
 
-    fn held(&self, peer: PeerId) -> usize {
+    pub(super) fn held(&self, peer: PeerId) -> usize {
         self.held.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// What all that is here counts for.
+    #[cfg(test)]
+    pub(super) fn total(&self) -> usize {
+        self.waiting.iter().flatten().map(Waiting::cost).sum()
     }
 
     /// Takes out the messages of one type that can be read now, in order. One that names an entity which is not here holds back
@@ -272,11 +302,16 @@ impl Peer {
         if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
             link.counters.dropped_messages += 1;
         }
-        // news of others must not be lost for one who sends too much: the rest is in the counter
+        self.tell_dropped(from, &self.schema.messages[index].name.clone());
+    }
+
+    /// News of others must not be lost for one who sends too much: of its dropped messages the first of a frame are told. The rest
+    /// is in the counter.
+    pub(super) fn tell_dropped(&mut self, from: PeerId, message: &str) {
         let told = self.mailbox.dropped.entry(from).or_default();
         *told += 1;
         if *told <= TOLD {
-            self.news.push(News::MessageDropped { from, message: self.schema.messages[index].name.clone() });
+            self.news.push(News::MessageDropped { from, message: message.to_owned() });
         }
     }
 }
