@@ -41,6 +41,10 @@ pub const DEFINITION_TYPES: usize = 64;
 pub const DEFINITIONS: usize = 4096;
 /// Bytes of one definition as it travels.
 pub const DEFINITION_BYTES: usize = 1 << 20;
+/// Changes of definitions that go together: new revisions and ends.
+pub const DEFINITION_CHANGES: usize = 4096;
+/// Bytes of changes of definitions that go together: the largest definition with its head, or smaller ones and ends.
+pub const DEFINITION_CHANGES_BYTES: usize = DEFINITION_BYTES + 18;
 /// Bytes of all definitions of a host, each in its newest revision.
 pub const DEFINITIONS_BYTES: usize = 32 << 20;
 /// Bits per second towards one peer that can be set at least.

@@ -167,12 +167,14 @@ impl EventsOut {
         !full
     }
 
-    /// How many of those that are not acknowledged are handed on for a peer.
+    /// How many of those that are not acknowledged are handed on for a peer. What has arrived behind a lost one is not among them:
+    /// that is the network's doing.
     pub(super) fn count_of(&self, from: PeerId) -> usize {
-        self.queue.iter().filter(|leaving| leaving.event.relay == Some(from)).count()
+        let lacks = |leaving: &&Leaving| leaving.event.relay == Some(from) && leaving.state != State::There;
+        self.queue.iter().filter(lacks).count()
     }
 
-    /// Of those that are not acknowledged, whose are most?
+    /// Of those in the queue, whose are most?
     pub(super) fn most_of(&self) -> Option<PeerId> {
         let mut counts = BTreeMap::new();
         self.queue.iter().filter_map(|leaving| leaving.event.relay).for_each(|peer| *counts.entry(peer).or_insert(0u32) += 1);
