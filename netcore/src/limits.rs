@@ -104,7 +104,7 @@ pub const PEERS: usize = 1024;
 /// NetIds in one lease.
 pub const LEASE: u64 = 1 << 16;
 /// Bytes of messages of one sender that came and were not fetched, overheads counted: four times what its own lane may hold, so
-/// that whatever a repaired loss sets free at once has room. Beyond, the oldest is dropped and counted.
+/// that whatever a repaired loss sets free at once has room. Beyond, the oldest are dropped and counted, a sixteenth of it at once.
 pub const MAILBOX_BYTES: usize = 4 << 20;
 /// Events that one peer was sent and has not acknowledged. Beyond, one is refused at the call.
 pub const EVENTS_IN_FLIGHT: usize = 1024;

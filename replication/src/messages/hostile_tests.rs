@@ -312,6 +312,29 @@ fn events_of_who_has_left_are_bounded_together() {
     assert!(host.mailbox.held(PeerId(3)) > 0);
 }
 
+/// What others have here is in the way of who looks for the oldest of one.
+#[test]
+fn a_flood_beside_what_others_left_is_no_look_at_all_of_it_for_each() {
+    let (mut table, _network) = game(2, &Config::default());
+    for number in 0..50_000 {
+        let (message, waiting) = timed(&mut table, PeerId(1), number);
+        table.seat(0).peer.put_in_box(message, waiting);
+    }
+    let (before, count) = (table.seat(0).peer.mailbox.moved, 200_000);
+    for number in 0..count {
+        let (message, waiting) = timed(&mut table, PeerId(2), number as u32);
+        table.seat(0).peer.put_in_box(message, waiting);
+    }
+    let host = &mut table.seat(0).peer;
+    let each = (host.mailbox.moved - before) / count;
+    assert!(each < 200, "{each} messages were looked at for each that came");
+    assert!(host.mailbox.held(PeerId(2)) > limits::MAILBOX_BYTES * 9 / 10, "no more go than a part");
+    assert_eq!(host.stats(PeerId(1)).unwrap().link.dropped_messages, 0, "and nothing of others");
+    // the oldest have gone, in a row
+    let newest: Vec<u32> = host.mailbox.of(PeerId(2)).map(|words| words[0]).collect();
+    assert!(newest.windows(2).all(|w| w[0] + 1 == w[1]) && newest.last() == Some(&(count as u32 - 1)));
+}
+
 #[test]
 fn dropped_messages_push_no_other_news_out() {
     let (mut table, _network) = game(2, &Config::default());
