@@ -30,6 +30,29 @@ fn seeds_are_current_and_pass() {
     }
 }
 
+/// A little of what libFuzzer does, for a target whose inputs are cheap: seeds with bytes changed, left out and joined.
+#[test]
+fn changed_seeds_of_definitions_pass() {
+    let seeds = tidelock_fuzz::definitions::seeds();
+    let mut state = 1u64;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n.max(1)
+    };
+    for round in 0..3000 {
+        let (first, second) = (&seeds[below(seeds.len())], &seeds[below(seeds.len())]);
+        let mut input = [&first[..below(first.len() + 1)], &second[below(second.len() + 1)..]].concat();
+        for _ in 0..below(6) {
+            let at = below(input.len());
+            if let Some(byte) = input.get_mut(at) {
+                *byte = below(256) as u8;
+            }
+        }
+        let run = std::panic::catch_unwind(|| tidelock_fuzz::definitions::run(&input));
+        assert!(run.is_ok(), "round {round}: {input:?}");
+    }
+}
+
 #[test]
 fn every_target_has_a_binary() {
     let manifest = include_str!("../Cargo.toml");

@@ -66,7 +66,7 @@ fn has_sanitizers() -> bool {
 
 const SANITIZERS: [&str; 3] = ["-std=gnu11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-fn start(program: &Path, address: Option<&str>) -> Running {
+fn run(program: &Path, address: Option<&str>) -> Running {
     Running::start(Command::new(program).args(address))
 }
 
@@ -159,7 +159,7 @@ fn plays(program: &Path) {
         let crates = (Position([i as f32, 0.0]), Health(i), Label { text: format!("crate {i}"), leader: None });
         session.peer.spawn(&mut session.world, Crate, crates).expect("a crate");
     }
-    let guest = start(program, Some(&address));
+    let guest = run(program, Some(&address));
     let (mut lines, mut told, mut last) = (Vec::new(), false, Vec::new());
     while session.start.elapsed() < DEADLINE && lines.last().is_none_or(|line| line != "end") {
         session.frame();
@@ -204,8 +204,8 @@ fn a_guest_in_c_is_clean_under_sanitizers() {
 #[test]
 fn two_programs_of_the_book_see_each_other_move() {
     let program = compile("first.c", "first", &["-std=c11"]).expect("it compiles without a warning");
-    let host = start(&program, None);
-    let guest = start(&program, Some(&host.line()));
+    let host = run(&program, None);
+    let guest = run(&program, Some(&host.line()));
     for program in [&guest, &host] {
         program.draws("another's rover is at ");
         program.draws("my rover is at ");
