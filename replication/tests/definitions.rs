@@ -265,12 +265,17 @@ fn all_end_and_others_begin_at_once() {
         let peer = &table.seat(1).peer;
         keys.filter(|key| peer.newest_definition::<Recipe>(*key).unwrap().is_some()).count() as u64
     };
-    (0..most).for_each(|key| drop(table.seat(0).peer.define(key, Recipe(format!("{key}"))).unwrap()));
+    let define = |table: &mut Table, keys: std::ops::Range<u64>| {
+        for key in keys {
+            table.seat(0).peer.define(key, Recipe(format!("{key}"))).unwrap();
+        }
+    };
+    define(&mut table, 0..most);
     until(&mut table, 60, "all of them", |t| has(t, 0..most) == most);
     for key in 0..most {
         assert!(table.seat(0).peer.forget_definition::<Recipe>(key).unwrap());
     }
-    (most..2 * most).for_each(|key| drop(table.seat(0).peer.define(key, Recipe(format!("{key}"))).unwrap()));
+    define(&mut table, most..2 * most);
     until(&mut table, 60, "all others, and none of the first", |t| has(t, most..2 * most) == most && has(t, 0..most) == 0);
     assert_clean(&mut table);
 }
