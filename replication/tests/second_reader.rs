@@ -43,7 +43,10 @@ fn described() -> Schema {
 
 /// What one end was told of events: by place among the names and sender, those without a tick in order, those with one by it.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Told(BTreeMap<(usize, PeerId), (Vec<u32>, BTreeSet<(u64, u32)>)>);
+struct Told(BTreeMap<(usize, PeerId), Lists>);
+
+/// Those without a tick, and those with one.
+type Lists = (Vec<u32>, BTreeSet<(u64, u32)>);
 
 impl Told {
     fn note(&mut self, index: usize, from: PeerId, at: Option<u64>, value: u32) {
@@ -78,7 +81,7 @@ fn send_events(table: &mut Table, frame: u32) {
         if !peer.is_in_session() {
             continue;
         }
-        if seat == 0 && frame % 7 == 0 {
+        if seat == 0 && frame.is_multiple_of(7) {
             peer.send_message(world, To::All, &Bang(frame)).unwrap();
         }
         if frame % 11 == seat as u32 {
