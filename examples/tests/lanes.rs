@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 use tidelock::netcore::limits;
 use tidelock::policy::Host;
-use tidelock::{Config, LargeMessage, News, Peer, PeerId, Replicate, Request, Schema, To, UsageError};
+use tidelock::{Config, Defined, LargeMessage, News, Peer, PeerId, Replicate, Request, Schema, To, UsageError};
 use tidelock_quic::{Identity, JoinConfig, ListenConfig, QuicTransport};
 
 macro_rules! of_every_size {
@@ -53,7 +53,7 @@ fn schema() -> Schema {
     let schema = schema.unreliable_message::<Loose0>("loose0").unreliable_message::<Loose>("loose");
     let schema = schema.sequenced_message::<Sequenced0>("sequenced0").sequenced_message::<Sequenced>("sequenced");
     let schema = schema.event::<Event0>("event0").event::<Event>("event").request::<Ask>("ask");
-    schema.large_message::<Large>("large").build().unwrap()
+    schema.large_message::<Large>("large").definition::<Vec<u8>>("outfit").build().unwrap()
 }
 
 /// The peers and their worlds, driven frame by frame in real time.
@@ -191,4 +191,42 @@ fn large_ones_of_no_byte_and_of_the_most_and_none_of_more() {
     for came in came {
         assert!(came.iter().eq(sizes.iter().map(|size| content(*size)).collect::<Vec<_>>().iter()), "whole and in order");
     }
+}
+
+/// Case 12 of the faults: definitions of 30 kB and of exactly the limit come whole, each with small messages behind it; one byte
+/// more is an error at the call.
+#[test]
+fn definitions_up_to_the_limit_and_none_beyond() {
+    let mut ends = ends();
+    let content = |size: usize, seed: u32| -> Vec<u8> {
+        (0..size as u32).map(|i| (i ^ seed).wrapping_mul(0x9e37_79b9).to_le_bytes()[3]).collect()
+    };
+    let (host, _) = &mut ends.peers[0];
+    // what goes with it as it travels is told by the error
+    let most = limits::DEFINITION_BYTES;
+    let beside = match host.define(9, content(most, 9)) {
+        Err(UsageError::TooLarge { what: "a definition", size, limit }) if limit == most => size - most,
+        other => panic!("{other:?}"),
+    };
+    assert!((1..100).contains(&beside));
+    let refused = host.define(9, content(most - beside + 1, 9));
+    assert_eq!(refused, Err(UsageError::TooLarge { what: "a definition", size: most + 1, limit: most }));
+    for (key, size) in [(1, 30_000), (2, most - beside), (3, 0)] {
+        let (host, world) = &mut ends.peers[0];
+        let named = host.define(u64::from(key), content(size, key)).unwrap();
+        for _ in 0..100 {
+            host.send_message(world, To::All, &Ordered0).unwrap();
+        }
+        let mut small = 0;
+        ends.until("a definition, and the small ones behind it", |peers| {
+            let guest = &mut peers[1].0;
+            small += guest.messages::<Ordered0>().unwrap().len();
+            small >= 100 && matches!(guest.definition(named).unwrap(), Defined::Exact(_))
+        });
+        let found = ends.peers[1].0.definition(named).unwrap();
+        assert!(found.value().is_some_and(|value| **value == content(size, key)), "{size} bytes, whole");
+        assert_eq!(small, 100);
+    }
+    assert_eq!(ends.peers[1].0.newest_definition::<Vec<u8>>(9), Ok(None), "nothing of what was refused has come");
+    assert!(ends.peers.iter().all(|(peer, _)| peer.is_in_session()));
 }

@@ -9,6 +9,7 @@ use crate::game::FRAME;
 use crate::wire::{Cable, Parcel, Plug, Side};
 use hecs::World;
 use std::time::Duration;
+use tidelock::policy::Lockstep;
 use tidelock::{Config, Peer, PeerId, Press, Replicate, Schema};
 use tidelock_netcore::limits;
 use tidelock_netcore::transport::Lane;
@@ -35,6 +36,10 @@ struct Go {
 #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
 struct Stop;
 
+/// Without a kind of lockstep nobody may give orders.
+#[derive(Clone, Copy, Default)]
+struct Unit;
+
 struct Game {
     cables: [Cable; 2],
     peers: [(Peer, World); 2],
@@ -45,6 +50,7 @@ struct Game {
 impl Game {
     fn new() -> Self {
         let schema = Schema::builder("frames").input::<Stick>("stick").order::<Go>("go").order::<Stop>("stop");
+        let schema = schema.kind::<Unit>("unit", Lockstep::sealed());
         let schema = schema.build().expect("a schema without mistakes");
         let config = || Config { session: Some(7), ..Config::default() };
         let cables = [Cable::default(), Cable::default()];

@@ -9,6 +9,7 @@ pub mod address;
 pub mod attack;
 pub mod bits;
 pub mod control;
+pub mod definitions;
 pub mod forge;
 pub mod frames;
 pub mod game;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "address", run: address::run, seeds: address::seeds },
     Target { name: "bits", run: bits::run, seeds: bits::seeds },
     Target { name: "control", run: control::run, seeds: control::seeds },
+    Target { name: "definitions", run: definitions::run, seeds: definitions::seeds },
     Target { name: "frames", run: frames::run, seeds: frames::seeds },
     Target { name: "header", run: header::run, seeds: header::seeds },
     Target { name: "inputs", run: inputs::run, seeds: inputs::seeds },

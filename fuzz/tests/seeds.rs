@@ -5,10 +5,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use tidelock_fuzz::TARGETS;
+
+/// What is allocated is counted for the whole process, so that tests which run targets take turns.
+static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
 fn seeds_are_current_and_pass() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let write = std::env::var_os("SEEDS").is_some_and(|v| v == "write");
     for target in TARGETS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target.name);
@@ -27,6 +32,30 @@ fn seeds_are_current_and_pass() {
             (target.run)(seed);
         }
         assert_eq!(fs::read_dir(&folder).unwrap().count(), seeds.len(), "more files than seeds in {}", folder.display());
+    }
+}
+
+/// A little of what libFuzzer does, for a target whose inputs are cheap: seeds with bytes changed, left out and joined.
+#[test]
+fn changed_seeds_of_definitions_pass() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seeds = tidelock_fuzz::definitions::seeds();
+    let mut state = 1u64;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n.max(1)
+    };
+    for round in 0..1000 {
+        let (first, second) = (&seeds[below(seeds.len())], &seeds[below(seeds.len())]);
+        let mut input = [&first[..below(first.len() + 1)], &second[below(second.len() + 1)..]].concat();
+        for _ in 0..below(6) {
+            let at = below(input.len());
+            if let Some(byte) = input.get_mut(at) {
+                *byte = below(256) as u8;
+            }
+        }
+        let run = std::panic::catch_unwind(|| tidelock_fuzz::definitions::run(&input));
+        assert!(run.is_ok(), "round {round}: {input:?}");
     }
 }
 

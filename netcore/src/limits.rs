@@ -41,6 +41,10 @@ pub const DEFINITION_TYPES: usize = 64;
 pub const DEFINITIONS: usize = 4096;
 /// Bytes of one definition as it travels.
 pub const DEFINITION_BYTES: usize = 1 << 20;
+/// Changes of definitions that go together: new revisions and ends.
+pub const DEFINITION_CHANGES: usize = 4096;
+/// Bytes of changes of definitions that go together: the largest definition with its head, or smaller ones and ends.
+pub const DEFINITION_CHANGES_BYTES: usize = DEFINITION_BYTES + 18;
 /// Bytes of all definitions of a host, each in its newest revision.
 pub const DEFINITIONS_BYTES: usize = 32 << 20;
 /// Lists and maps that grow, in a schema.
@@ -117,7 +121,7 @@ pub const PEERS: usize = 1024;
 /// NetIds in one lease.
 pub const LEASE: u64 = 1 << 16;
 /// Bytes of messages of one sender that came and were not fetched, overheads counted: four times what its own lane may hold, so
-/// that whatever a repaired loss sets free at once has room. Beyond, the oldest is dropped and counted.
+/// that whatever a repaired loss sets free at once has room. Beyond, the oldest are dropped and counted, a sixteenth of it at once.
 pub const MAILBOX_BYTES: usize = 4 << 20;
 /// Events that one peer was sent and has not acknowledged. Beyond, one is refused at the call.
 pub const EVENTS_IN_FLIGHT: usize = 1024;

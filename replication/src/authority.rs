@@ -212,6 +212,10 @@ impl Peer {
         if !entry.policy.lifetime(self.facts(self.local), self.local) {
             return Err(UsageError::NotAllowed("spawn it"));
         }
+        let own = [Ownership { peer: self.local, epoch: 0 }; OWNER_SLOTS];
+        if !self.is_host() && share_mask(&self.schema, self.local, kind, &own) == 0 {
+            return Err(UsageError::NothingOfIts(entry.name.clone()));
+        }
         // a host publishes every entity; a guest those that it has authority over in part
         let (published, rows) = match self.role {
             Role::Host(_) => (self.entities.len(), limits::ROWS),

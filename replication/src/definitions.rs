@@ -383,8 +383,8 @@ impl Peer {
 
     /// The next changes for a guest, which count as told.
     fn batch_for(&self, world: &World, index: usize, told: &mut Told) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for (index, key) in told.ended.drain(..) {
+        let (mut bytes, mut count) = (Vec::new(), told.ended.len().min(limits::DEFINITION_CHANGES));
+        for (index, key) in told.ended.drain(..count) {
             Change { index, key, what: What::End }.write(&mut bytes);
         }
         let may_see = |held: &Held| match held.of {
@@ -395,8 +395,11 @@ impl Peer {
             let held = self.definitions.held.get(at)?;
             (told.sent.get(at) != Some(&held.revision)).then_some(held)
         };
-        let fits = |bytes: &[u8], held: &Held| bytes.is_empty() || bytes.len() + held.size <= batch::ENOUGH;
-        let put = |bytes: &mut Vec<u8>, told: &mut Told, at: Key, held: &Held| {
+        let fits = |bytes: &[u8], count: usize, held: &Held| {
+            bytes.is_empty() || bytes.len() + held.size <= batch::ENOUGH && count < limits::DEFINITION_CHANGES
+        };
+        let put = |bytes: &mut Vec<u8>, count: &mut usize, told: &mut Told, at: Key, held: &Held| {
+            *count += 1;
             let what = What::Value { revision: held.revision, bytes: &held.bytes };
             Change { index: at.0, key: at.1, what }.write(bytes);
             told.sent.insert(at, held.revision);
@@ -406,9 +409,9 @@ impl Peer {
         for at in std::mem::take(&mut told.hidden) {
             let Some(held) = lacks(told, &at) else { continue };
             let is_shown = may_see(held);
-            is_full |= is_shown && !fits(&bytes, held);
+            is_full |= is_shown && !fits(&bytes, count, held);
             if is_shown && !is_full {
-                put(&mut bytes, told, at, held);
+                put(&mut bytes, &mut count, told, at, held);
             } else {
                 told.hidden.insert(at);
             }
@@ -417,10 +420,10 @@ impl Peer {
         for (place, at) in self.definitions.order.range(read + 1..).take_while(|_| !is_full) {
             let held = lacks(told, at);
             if let Some(held) = held.filter(|held| may_see(held)) {
-                if !fits(&bytes, held) {
+                if !fits(&bytes, count, held) {
                     break;
                 }
-                put(&mut bytes, told, *at, held);
+                put(&mut bytes, &mut count, told, *at, held);
             } else {
                 told.hidden.extend(held.map(|_| *at));
             }

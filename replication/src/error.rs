@@ -24,13 +24,22 @@ pub enum UsageError {
     /// The entity carries no kind's marker.
     #[error("the entity has no kind: insert the kind's marker first")]
     NoKind,
+    /// A guest's entity of a kind of which its owner decides no component: nothing of it would travel from there, so nobody would be
+    /// told that it exists. Let the host spawn it and [grant](crate::Peer::grant) it, or give its owner authority over a component, be it
+    /// one without fields.
+    #[error(
+        "nobody would be told of an entity of kind `{0}` that a guest spawns: its owner decides none of its components; let the host \
+         spawn it, or give its owner authority over one"
+    )]
+    NothingOfIts(String),
     /// What the peer is, or the policy of the kind of entity, does not let it do that.
     #[error("this peer may not {0}")]
     NotAllowed(&'static str),
     /// Nothing can be spawned or sent yet, or any more.
     #[error("not in a session{0}")]
     NotInSession(&'static str),
-    /// The host has not granted enough names yet; try again in a moment.
+    /// More entities were spawned within a round trip than a lease has names ([`limits::LEASE`](crate::netcore::limits::LEASE)), or
+    /// more in one step than a step can name; try again in a moment. A guest comes in with a lease, and asks for the next in time.
     #[error("no name is free yet: a new lease is on its way")]
     NoNames,
     /// This peer publishes as many entities as one peer can.

@@ -14,7 +14,8 @@ impl Peer {
     /// the host's, the host inserts the health when [`News::Spawned`] tells it of the entity.
     ///
     /// # Errors
-    /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`], [`UsageError::NotInSession`], [`UsageError::NoNames`].
+    /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`], [`UsageError::NotInSession`], [`UsageError::NothingOfIts`] at a guest
+    /// that would decide none of its components, [`UsageError::TooManyEntities`], [`UsageError::NoNames`].
     pub fn spawn<K: Component>(
         &mut self,
         world: &mut World,

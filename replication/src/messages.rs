@@ -353,4 +353,6 @@ fn read(schema: &Inner, bytes: &[u8], way: Way) -> Result<Read, PeerError> {
 }
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod wire_tests;

@@ -210,8 +210,9 @@ pub enum News {
         /// The field and what is wrong with it.
         error: FieldError,
     },
-    /// A message was dropped because an entity that it names did not come in time, or is gone, or because it names none where it
-    /// must.
+    /// A message was dropped because an entity that it names did not come in time, or is gone, because it names none where it
+    /// must, or because too many of its sender wait. Of many of one sender in one frame the first 64 are told; all are counted in
+    /// [`LinkCounters::dropped_messages`](crate::LinkCounters::dropped_messages).
     MessageDropped {
         /// Who sent it.
         from: PeerId,

@@ -413,7 +413,7 @@ impl SchemaBuilder {
 
     /// Registers an order: what a player wants, given with [`Peer::order`](crate::Peer::order) and taken by every peer in the same
     /// tick of lockstep with [`Step::orders`](crate::Step::orders). Its fields are coded like a message's. Without a kind of
-    /// [`Lockstep`](crate::policy::Lockstep) there are no steps of lockstep, and only the session's own meet it.
+    /// [`Lockstep`](crate::policy::Lockstep) there are no steps of lockstep, and none can be given.
     #[must_use]
     pub fn order<O: Replicate>(mut self, name: &str) -> Self {
         match MessageEntry::new::<O>("order", name, Promise::Ordered) {

@@ -256,3 +256,27 @@ fn a_session_that_ends_leaves_nothing() {
     assert!(!table.seat(1).peer.is_in_session());
     assert_eq!(table.seat(1).peer.definition(named).unwrap(), Defined::Missing);
 }
+
+/// As many as there may be end in one frame, and as many others begin: more than go together.
+#[test]
+fn all_end_and_others_begin_at_once() {
+    let (mut table, _network) = table(4, 1, 20, 0.02);
+    let most = limits::DEFINITIONS as u64;
+    let has = |table: &mut Table, keys: std::ops::Range<u64>| {
+        let peer = &table.seat(1).peer;
+        keys.filter(|key| peer.newest_definition::<Recipe>(*key).unwrap().is_some()).count() as u64
+    };
+    let define = |table: &mut Table, keys: std::ops::Range<u64>| {
+        for key in keys {
+            table.seat(0).peer.define(key, Recipe(format!("{key}"))).unwrap();
+        }
+    };
+    define(&mut table, 0..most);
+    until(&mut table, 60, "all of them", |t| has(t, 0..most) == most);
+    for key in 0..most {
+        assert!(table.seat(0).peer.forget_definition::<Recipe>(key).unwrap());
+    }
+    define(&mut table, most..2 * most);
+    until(&mut table, 60, "all others, and none of the first", |t| has(t, most..2 * most) == most && has(t, 0..most) == 0);
+    assert_clean(&mut table);
+}

@@ -104,7 +104,7 @@ fn send_numbered(seed: u64, count: u32, weather: Conditions) -> Got {
 }
 
 /// Case 13. Unreliable messages are a datagram each, without a number: what holds is that each comes whole or not at all. The
-/// network's own doubles and overtakings show; a sequenced kind does not exist.
+/// network's own doubles and overtakings show. Other lanes, sequenced ones among them: `lanes/numbers.rs`.
 #[test]
 fn the_65_536th_message_is_like_any_other() {
     let got = send_numbered(1, 200_000, weather(30, 0.0));

@@ -10,7 +10,7 @@ mod second_decoder;
 use golden_scenes::{Seen, all_scenes, described};
 use second_decoder::bits::Bits;
 use second_decoder::codings::{Coding, Forecast, MaskGuess};
-use second_decoder::messages::{CONTROL, read_control};
+use second_decoder::messages::{CONTROL, Event, read_control};
 use second_decoder::packet::{Entry, Packet};
 use second_decoder::rows::{List, Row};
 use second_decoder::tables::RAW;
@@ -55,7 +55,8 @@ fn scenes() {
         seen.extend(scene.seen);
     }
     let packets: Vec<&Packet> = seen.iter().filter_map(|seen: &Seen| seen.packet.as_ref()).collect();
-    let missing: Vec<_> = shapes().into_iter().filter(|(_, is)| !packets.iter().any(|p| is(p))).map(|(name, _)| name).collect();
+    let all = shapes().into_iter().chain(shapes_of_events());
+    let missing: Vec<_> = all.filter(|(_, is)| !packets.iter().any(|p| is(p))).map(|(name, _)| name).collect();
     assert!(missing.is_empty(), "no golden packet has: {missing:?}");
     assert!(turns_over(&packets), "no rotation that goes on has another largest part at last");
 }
@@ -80,6 +81,10 @@ fn of_rows(is: impl Fn(&Row, &List, &Packet) -> bool + 'static) -> Box<dyn Fn(&P
 fn of_row_presence(is: impl Fn(&Presence) -> bool + 'static) -> Box<dyn Fn(&Packet) -> bool> {
     let schema = described();
     of_rows(move |row, _, _| row.values.iter().any(|v| v.component == 0 && is(&Presence::of_words(&schema, &v.words))))
+}
+
+fn of_events(is: impl Fn(&Event, &Packet) -> bool + 'static) -> Box<dyn Fn(&Packet) -> bool> {
+    Box::new(move |packet| packet.events.iter().any(|event| is(event, packet)))
 }
 
 fn of_mode(mode: u64) -> Box<dyn Fn(&Packet) -> bool> {
@@ -107,6 +112,23 @@ fn turns_over(packets: &[&Packet]) -> bool {
         packets.iter().filter(turns).filter_map(of).collect::<Vec<_>>()
     };
     (0..64).any(|row| largest(row).windows(2).any(|two| two[0] != two[1]))
+}
+
+fn shapes_of_events() -> Vec<Shape> {
+    vec![
+        ("an event beside entries", Box::new(|p| !p.entries.is_empty() && !p.events.is_empty())),
+        ("events without entries", Box::new(|p| p.entries.is_empty() && p.events.len() > 1)),
+        ("an event that goes off at once", of_events(|e, _| e.at.is_none())),
+        ("an event of a tick to come", of_events(|e, p| e.at > Some(p.session_tick))),
+        ("an event of a tick that was", of_events(|e, p| e.at.is_some_and(|at| at < p.session_tick))),
+        ("a shared event that is for one alone, or the host's own", of_events(|e, _| e.index == 3 && e.shared.is_none())),
+        ("a guest's event for all", of_events(|e, _| e.shared == Some(0))),
+        ("a guest's event that the host hands on", of_events(|e, _| e.shared.is_some_and(|peer| peer > 0))),
+        (
+            "events of which one between them is through already",
+            Box::new(|p| p.events.windows(2).any(|two| two[1].number > two[0].number + 1)),
+        ),
+    ]
 }
 
 /// What there must be a golden packet of.

@@ -2,12 +2,102 @@
 
 mod common;
 
-use common::{Crate, Health, Player, Position, assert_settles, table, weather};
+use common::{Crate, Health, Player, Position, Tag, assert_settles, table, weather};
 use hecs::Entity;
-use tidelock::{PeerId, UsageError};
+use tidelock::policy::{Host, Owner};
+use tidelock::testing::Table;
+use tidelock::{News, PeerId, Schema, UsageError};
+use tidelock_loopback::Network;
 
 fn at(x: f32, y: f32) -> Position {
     Position { x, y }
+}
+
+/// The welcome brings names: a guest spawns in the very frame in which it is admitted, before its first step and in it.
+#[test]
+fn a_guest_spawns_in_its_first_frame() {
+    for seed in 1..=10 {
+        let network = Network::new(seed);
+        let mut table = Table::new(seed, &common::schema(), common::config(), network.host()).unwrap();
+        let conditions = weather(40, 0.2);
+        table.join(common::config(), network.join(conditions, conditions)).unwrap();
+        table.seat(1).stalled_until = std::time::Duration::MAX;
+        let mut spawned = None;
+        for _ in 0..600 {
+            table.rest(1);
+            let now = table.now;
+            let guest = table.seat(1);
+            guest.peer.receive(now, &mut guest.world).unwrap();
+            let early = guest.peer.spawn(&mut guest.world, Player, (at(1.0, 2.0),));
+            if guest.peer.is_in_session() {
+                let told = std::iter::from_fn(|| guest.peer.poll_news()).any(|news| matches!(news, News::Admitted { .. }));
+                assert!(told, "SEED={seed}: the first frame of all");
+                let mut in_step = None;
+                while let Some(mut step) = guest.peer.next_step(&mut guest.world) {
+                    in_step.get_or_insert_with(|| step.spawn(&mut guest.world, Player, (at(3.0, 4.0),)));
+                }
+                spawned = Some((early, in_step));
+            } else {
+                assert!(matches!(early, Err(UsageError::NotInSession(_))), "SEED={seed}: {early:?}");
+            }
+            guest.peer.send(now, &mut guest.world).unwrap();
+            if spawned.is_some() {
+                break;
+            }
+        }
+        let (early, in_step) = spawned.expect("it comes in");
+        assert!(early.is_ok() && in_step.is_none_or(|spawned| spawned.is_ok()), "SEED={seed}: {early:?}");
+        table.seat(1).stalled_until = std::time::Duration::ZERO;
+        assert_settles(&mut table, 20);
+        assert!(table.seat(0).peer.entity_count() >= 1, "SEED={seed}");
+    }
+}
+
+/// Nothing of such an entity would travel from the guest, so that nobody would ever hear of it.
+#[test]
+fn an_entity_of_which_its_owner_decides_nothing_is_refused_at_a_guest() {
+    let schema = Schema::builder("nothing")
+        .component::<Health>("health", |c| c.authority(Host::default()))
+        .kind::<Player>("player", Owner::default())
+        .build()
+        .unwrap();
+    let (mut table, _network) = common::table_of(6, &schema, 1, weather(10, 0.0), &common::config());
+    let guest = table.seat(1);
+    let refused = guest.peer.spawn(&mut guest.world, Player, (Health(5),));
+    assert_eq!(refused, Err(UsageError::NothingOfIts("player".into())));
+    let local = guest.world.spawn((Player, Health(5)));
+    assert_eq!(guest.peer.publish(&mut guest.world, local), Err(UsageError::NothingOfIts("player".into())));
+    let mut in_step = 0;
+    table.run(|seat, world, step| {
+        if seat == 1 {
+            assert_eq!(step.spawn(world, Player, (Health(5),)), Err(UsageError::NothingOfIts("player".into())));
+            in_step += 1;
+        }
+    });
+    assert!(in_step > 0);
+    assert_eq!(table.seat(1).peer.entity_count(), 0, "nothing is left of what was refused");
+    // as the error says: the host spawns it and grants it
+    let (host, guest) = (table.seat(0), PeerId(1));
+    let entity = host.peer.spawn(&mut host.world, Player, (Health(5),)).unwrap();
+    host.peer.grant(&mut host.world, entity, 0, guest).unwrap();
+    let net = host.peer.name_of(&host.world, entity).unwrap();
+    assert_settles(&mut table, 5);
+    let guest = table.seat(1);
+    let copy = guest.find(net).unwrap();
+    assert!(guest.peer.is_owner(&guest.world, copy));
+    // and one component without fields that its owner decides is enough for others to hear of it
+    let schema = Schema::builder("something")
+        .component::<Health>("health", |c| c.authority(Host::default()))
+        .component::<Tag>("tag", |c| c)
+        .kind::<Player>("player", Owner::default())
+        .build()
+        .unwrap();
+    let (mut table, _network) = common::table_of(7, &schema, 2, weather(10, 0.0), &common::config());
+    let guest = table.seat(1);
+    let entity = guest.peer.spawn(&mut guest.world, Player, ()).unwrap();
+    let net = guest.peer.name_of(&guest.world, entity).unwrap();
+    assert_settles(&mut table, 5);
+    assert!([0, 2].iter().all(|seat| table.seat(*seat).find(net).is_some()), "others hear of it, without a component too");
 }
 
 /// One guest spawns and despawns 70 000 entities one after the other: more than a lease has names, and every row many times over.

@@ -5,20 +5,100 @@ mod common;
 mod second_decoder;
 
 use common::record::{Log, Passed, Recorder, Way};
-use common::{Banner, Crate, Health, Player, Position, Relic, Rng, Tag, assert_settles, churn, config, schema};
+use common::{Banner, Crate, Health, Player, Position, Relic, Rng, Tag, assert_settles, churn, config, schema_with};
 use hecs::{Entity, World};
 use second_decoder::bits::Bits;
 use second_decoder::messages::{read_control, read_reliable};
-use second_decoder::of_common::described;
+use second_decoder::of_common;
 use second_decoder::packet::{read_front, read_header};
 use second_decoder::stream::Stream;
-use second_decoder::{Fault, Schema};
+use second_decoder::{Code, Fault, Schema, Sort, fields};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
+use tidelock::netcore::transport::LinkId;
 use tidelock::testing::{Seat, Table};
-use tidelock::{NetId, PeerId, To};
+use tidelock::{NetId, PeerId, Replicate, To};
 use tidelock_loopback::{Conditions, Network};
+
+/// The host's event.
+#[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+struct Bang(u32);
+/// An event for all.
+#[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+struct Cheer(u32);
+
+fn schema() -> tidelock::Schema {
+    schema_with(|schema| schema.event::<Bang>("bang").shared_event::<Cheer>("cheer"))
+}
+
+/// Their places among the names of messages.
+const BANG: usize = 0;
+const CHEER: usize = 2;
+
+fn described() -> Schema {
+    let number = || fields(&[("value", Code::Number { max: u32::MAX, order: 2 })]);
+    of_common::described().and_message("bang", Sort::Event, number()).and_message("cheer", Sort::SharedEvent, number())
+}
+
+/// What one end was told of events: by place among the names and sender, those without a tick in order, those with one by it.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Told(BTreeMap<(usize, PeerId), Lists>);
+
+/// Those without a tick, and those with one.
+type Lists = (Vec<u32>, BTreeSet<(u64, u32)>);
+
+impl Told {
+    fn note(&mut self, index: usize, from: PeerId, at: Option<u64>, value: u32) {
+        let (plain, timed) = self.0.entry((index, from)).or_default();
+        match at {
+            Some(at) => assert!(timed.insert((at, value)), "{value} at {at} came twice"),
+            None => plain.push(value),
+        }
+    }
+
+    /// What the second reader has heard on a stream. `from` sends it.
+    fn of(stream: &Stream, from: PeerId) -> Self {
+        let mut told = Self::default();
+        for event in &stream.heard {
+            let sender = event.shared.filter(|_| from == PeerId::HOST).map_or(from, |peer| PeerId(peer as u16));
+            told.note(event.index, sender, event.at, event.words[0]);
+        }
+        told
+    }
+
+    /// Without what an end was told of its own.
+    fn but(mut self, peer: PeerId) -> Self {
+        self.0.retain(|(_, from), _| *from != peer);
+        self
+    }
+}
+
+/// The host and the guests send events, plain and timed.
+fn send_events(table: &mut Table, frame: u32) {
+    for seat in table.taken() {
+        let Seat { peer, world, .. } = table.seat(seat);
+        if !peer.is_in_session() {
+            continue;
+        }
+        if seat == 0 && frame.is_multiple_of(7) {
+            peer.send_message(world, To::All, &Bang(frame)).unwrap();
+        }
+        if frame % 11 == seat as u32 {
+            peer.send_message(world, To::All, &Cheer(frame)).unwrap();
+            peer.send_event_at(world, To::All, peer.event_tick().plus(u64::from(frame % 40)), &Cheer(frame * 2)).unwrap();
+        }
+    }
+}
+
+fn hear_events(told: &mut Told, peer: &mut tidelock::Peer) {
+    for e in peer.events::<Bang>().unwrap() {
+        told.note(BANG, e.from, e.at.map(|at| at.0), e.value.0);
+    }
+    for e in peer.events::<Cheer>().unwrap() {
+        told.note(CHEER, e.from, e.at.map(|at| at.0), e.value.0);
+    }
+}
 
 const HOST_ROWS: u64 = 262_144;
 const GUEST_ROWS: u64 = 16_384;
@@ -267,9 +347,14 @@ fn read_session(seed: u64) {
             found.unwrap_or_else(|found| panic!("SEED={seed} frame {frame} guest {}: {found}", end + 1));
         }
     };
+    let mut told = [Told::default(), Told::default(), Told::default()];
     for frame in 0..3600 {
         hand_over(&mut table, &mut rng);
-        table.run(|seat, world, step| churn(seat, world, step, &mut rng));
+        send_events(&mut table, frame);
+        table.run(|seat, world, step| {
+            hear_events(&mut told[seat], step.peer());
+            churn(seat, world, step, &mut rng);
+        });
         if frame % 100 == 99 && table.seat(1).peer.is_in_session() {
             let Seat { peer, world, .. } = table.seat(1);
             peer.send_message(world, To::Host, &common::Chat { text: format!("frame {frame}") }).unwrap();
@@ -277,10 +362,11 @@ fn read_session(seed: u64) {
         follow(&mut table, frame);
     }
     for frame in 3600..3900 {
-        table.rest(1);
+        table.run(|seat, _, step| hear_events(&mut told[seat], step.peer()));
         follow(&mut table, frame);
     }
     assert_settles(&mut table, 1);
+    check_events(seed, &mut table, &links, told);
     for (end, (_, link)) in links.iter().enumerate() {
         let (host, guest) = (table.seats[0].as_ref().unwrap(), table.seats[end + 1].as_ref().unwrap());
         compare_lives(link, host);
@@ -295,6 +381,25 @@ fn read_session(seed: u64) {
         assert!(link.compared > 100_000 && at_host > 10, "SEED={seed}: compared {} and {at_host} values", link.compared);
     }
     assert!(links[0].1.messages >= 30, "SEED={seed}: {} messages", links[0].1.messages);
+}
+
+/// What every end was told is what the second reader has heard.
+fn check_events(seed: u64, table: &mut Table, links: &[(LinkId, Link)], told: [Told; 3]) {
+    let [at_host, at_guests @ ..] = told;
+    let mut at_host = at_host.but(PeerId::HOST);
+    for (end, (_, link)) in links.iter().enumerate() {
+        let guest = table.seat(end + 1).peer.local();
+        let heard = Told::of(&link.down.reader, PeerId::HOST);
+        let senders: BTreeSet<PeerId> = heard.0.keys().map(|(_, from)| *from).collect();
+        assert!(senders.len() == 2 && !senders.contains(&guest), "SEED={seed}: {senders:?}");
+        assert!(heard.0.values().map(|(plain, timed)| plain.len() + timed.len()).sum::<usize>() > 1000, "SEED={seed}");
+        assert_eq!(heard, at_guests[end].clone().but(guest), "SEED={seed}: down to guest {}", end + 1);
+        let heard = Told::of(&link.up.reader, guest);
+        for (key, of_guest) in heard.0 {
+            assert_eq!(Some(of_guest), at_host.0.remove(&key), "SEED={seed}: up from guest {}, {key:?}", end + 1);
+        }
+    }
+    assert_eq!(at_host, Told::default(), "SEED={seed}: the host was told what nobody said");
 }
 
 #[test]

@@ -2,16 +2,13 @@
 //! And the program of the book's page does what the page says.
 
 use hecs::{Entity, World};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tidelock::policy::{Host, Owner};
 use tidelock::{Checkpoint, Config, Interpolate, Networked, News, Peer, Replicate, Schema};
+use tidelock_conformance::programs::{DEADLINE, Running};
 use tidelock_quic::{Identity, ListenConfig, QuicTransport};
-
-const DEADLINE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Replicate, Interpolate, Checkpoint)]
 struct Position(#[net(step = 0.01, range = -500.0..=500.0)] [f32; 2]);
@@ -69,46 +66,8 @@ fn has_sanitizers() -> bool {
 
 const SANITIZERS: [&str; 3] = ["-std=gnu11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-struct Guest {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Guest {
-    fn start(program: &Path, address: Option<&str>) -> Self {
-        let mut child = Command::new(program).args(address).stdout(Stdio::piped()).spawn().expect("the guest starts");
-        let (to, lines) = channel();
-        let out = child.stdout.take().expect("its output");
-        std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
-        Self { child, lines }
-    }
-
-    fn line(&self) -> String {
-        self.lines.recv_timeout(DEADLINE).expect("it prints on")
-    }
-
-    /// Waits until it has told two places of a rover.
-    fn draws(&self, words: &str) {
-        let until = Instant::now() + DEADLINE;
-        let mut first: Option<String> = None;
-        while Instant::now() < until {
-            let line = self.line();
-            let Some(place) = line.strip_prefix(words) else { continue };
-            match &first {
-                Some(first) if first != place => return,
-                _ => first = Some(place.to_owned()),
-            }
-        }
-        panic!("{words:?} is not drawn moving");
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // it may have ended
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn run(program: &Path, address: Option<&str>) -> Running {
+    Running::start(Command::new(program).args(address))
 }
 
 /// The host's world as the guest prints its own.
@@ -200,7 +159,7 @@ fn plays(program: &Path) {
         let crates = (Position([i as f32, 0.0]), Health(i), Label { text: format!("crate {i}"), leader: None });
         session.peer.spawn(&mut session.world, Crate, crates).expect("a crate");
     }
-    let guest = Guest::start(program, Some(&address));
+    let guest = run(program, Some(&address));
     let (mut lines, mut told, mut last) = (Vec::new(), false, Vec::new());
     while session.start.elapsed() < DEADLINE && lines.last().is_none_or(|line| line != "end") {
         session.frame();
@@ -215,8 +174,7 @@ fn plays(program: &Path) {
             assert!(rovers.len() == 1 && rovers[0] > 5.0, "the rover went where the guest steered it: {rovers:?}");
             last = lines_of(&session.world);
         }
-        lines.extend(guest.lines.recv_timeout(Duration::from_millis(2)));
-        lines.extend(guest.lines.try_iter());
+        lines.extend(guest.lines(Duration::from_millis(2)));
     }
     assert_eq!(lines.last().map(String::as_str), Some("end"), "the guest came to its end; it said {lines:#?}");
     assert_eq!(lines[0], format!("digest {:016x}", schema().digest()), "the schemas are the same");
@@ -226,8 +184,7 @@ fn plays(program: &Path) {
     assert_eq!(lines[2..lines.len() - 1], held[..], "both ends hold the same world");
     assert!(held.iter().any(|line| line.contains(" label from C ")), "what the guest spawned is there");
     assert!(!held.iter().any(|line| line.ends_with(" label from C 0")), "the player names itself");
-    let mut guest = guest;
-    assert!(guest.child.wait().expect("it ends").success(), "the guest found nothing wrong, and neither did its sanitizers");
+    assert!(guest.end().success(), "the guest found nothing wrong, and neither did its sanitizers");
 }
 
 #[test]
@@ -247,8 +204,8 @@ fn a_guest_in_c_is_clean_under_sanitizers() {
 #[test]
 fn two_programs_of_the_book_see_each_other_move() {
     let program = compile("first.c", "first", &["-std=c11"]).expect("it compiles without a warning");
-    let host = Guest::start(&program, None);
-    let guest = Guest::start(&program, Some(&host.line()));
+    let host = run(&program, None);
+    let guest = run(&program, Some(&host.line()));
     for program in [&guest, &host] {
         program.draws("another's rover is at ");
         program.draws("my rover is at ");

@@ -1,7 +1,7 @@
 //! A rover at each peer, and everybody sees all of them move.
 
 use std::{env, error::Error, thread, time::Duration, time::Instant};
-use tidelock::{Config, Interpolate, Peer, Replicate, Schema, UsageError, policy::Owner};
+use tidelock::{Config, Interpolate, Peer, Replicate, Schema, policy::Owner};
 use tidelock_quic::{Identity, JoinConfig, ListenConfig, QuicTransport};
 
 #[derive(Clone, Copy, Replicate, Interpolate)]
@@ -43,10 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         while let Some(mut step) = peer.next_step(&mut world) {
             if mine.is_none() {
-                mine = match step.spawn(&mut world, Rover, (Position { x: 0.0, y: 0.0 },)) {
-                    Err(UsageError::NoNames) => None, // names for new entities are on their way from the host
-                    rover => Some(rover?),
-                };
+                mine = Some(step.spawn(&mut world, Rover, (Position { x: 0.0, y: 0.0 },))?);
             }
             for at in step.query::<&mut Position>(&world).iter() {
                 at.x = (at.x + 5.0 * step.seconds()) % 100.0; // to the right, and round again

@@ -179,8 +179,12 @@ struct Limit {
     what: String,
 }
 
-/// The number that `1 << 20`, `16 * 1024` or `3` stands for.
-fn evaluate(expression: &str) -> u128 {
+/// The number that `1 << 20`, `16 * 1024`, `3`, or the name of a constant `before` and something more stands for.
+fn evaluate(expression: &str, before: &[Limit]) -> u128 {
+    if let Some((name, more)) = expression.split_once('+') {
+        let limit = before.iter().find(|limit| limit.name == name.trim());
+        return limit.unwrap_or_else(|| panic!("{name:?} in {expression:?}")).number + evaluate(more, before);
+    }
     let factor = |s: &str| s.trim().replace('_', "").parse::<u128>().unwrap_or_else(|e| panic!("{s:?} in {expression:?}: {e}"));
     let product = |s: &str| s.split('*').map(factor).product::<u128>();
     let mut parts = expression.split("<<").map(product);
@@ -196,7 +200,7 @@ fn grouped(number: u128) -> String {
 
 fn limits_of_the_code() -> Vec<Limit> {
     let text = read(&source().join("../../../netcore/src/limits.rs"));
-    let (mut all, mut words) = (Vec::new(), Vec::new());
+    let (mut all, mut words): (Vec<Limit>, _) = (Vec::new(), Vec::new());
     for line in text.lines() {
         if let Some(doc) = line.strip_prefix("///") {
             words.push(doc.trim().to_owned());
@@ -208,10 +212,10 @@ fn limits_of_the_code() -> Vec<Limit> {
             let value = value.trim().trim_end_matches(';');
             let time = value.strip_prefix("Duration::from_").and_then(|v| v.trim_end_matches(')').split_once('('));
             let (value, number) = match time {
-                Some(("secs", n)) => (format!("{n} s"), evaluate(n) * 1000),
-                Some(("millis", n)) => (format!("{n} ms"), evaluate(n)),
+                Some(("secs", n)) => (format!("{n} s"), evaluate(n, &all) * 1000),
+                Some(("millis", n)) => (format!("{n} ms"), evaluate(n, &all)),
                 Some((unit, _)) => panic!("{name}: {unit} is not known here"),
-                None => (grouped(evaluate(value)), evaluate(value)),
+                None => (grouped(evaluate(value, &all)), evaluate(value, &all)),
             };
             let what = unlinked(&words.join(" ")).replace("[`", "`").replace("`]", "`");
             all.push(Limit { name: name.to_owned(), value, number, what });
@@ -253,6 +257,7 @@ fn the_table_of_limits_is_that_of_the_code() {
     is("BLOB_BYTES", limits::BLOB_BYTES as u128);
     is("BANDWIDTH_LEAST", limits::BANDWIDTH_LEAST.into());
     is("ROWS", limits::ROWS as u128);
+    is("DEFINITION_CHANGES_BYTES", limits::DEFINITION_CHANGES_BYTES as u128);
     is("COMPONENT_BITS", limits::COMPONENT_BITS as u128);
     is("SESSION_MICROS", limits::SESSION_MICROS.into());
     is("LANE_QUEUE_TIME", limits::LANE_QUEUE_TIME.as_millis());

@@ -5,7 +5,8 @@
 //! end    u8 1, u8 type, u64 key
 //! ```
 //!
-//! Numbers are little endian; the type is its place among the names of definitions.
+//! Numbers are little endian; the type is its place among the names of definitions. There are at most
+//! [`limits::DEFINITION_CHANGES`] of them, in [`limits::DEFINITION_CHANGES_BYTES`].
 
 use tidelock_netcore::limits;
 
@@ -43,7 +44,14 @@ impl Change<'_> {
 /// The changes that the bytes are; `None` if they are none, name a type that is not below `types`, or are beyond a limit.
 pub(super) fn read(mut bytes: &[u8], types: usize) -> Option<Vec<Change<'_>>> {
     let mut changes = Vec::new();
+    if bytes.len() > limits::DEFINITION_CHANGES_BYTES {
+        return None;
+    }
     while !bytes.is_empty() {
+        // an end takes ten bytes here, and many times that once it is read
+        if changes.len() == limits::DEFINITION_CHANGES {
+            return None;
+        }
         let ([code, index], rest) = bytes.split_first_chunk::<2>()?;
         let (key, rest) = rest.split_first_chunk::<8>()?;
         if usize::from(*index) >= types {
@@ -85,6 +93,24 @@ mod tests {
             out.clear();
             Change { index: 0, key: 0, what: What::Value { revision: 1, bytes } }.write(&mut out);
             assert_eq!(read(&out, 1).is_some(), fits);
+        }
+    }
+
+    #[test]
+    fn as_many_as_may_go_together_and_one_more() {
+        let mut out = Vec::new();
+        for key in 0..limits::DEFINITION_CHANGES as u64 {
+            Change { index: 0, key, what: What::End }.write(&mut out);
+        }
+        assert_eq!(read(&out, 1).map(|changes| changes.len()), Some(limits::DEFINITION_CHANGES));
+        Change { index: 0, key: 0, what: What::End }.write(&mut out);
+        assert_eq!(read(&out, 1), None);
+        // and in bytes: two that are as long as may be
+        out.clear();
+        let half = vec![7; limits::DEFINITION_BYTES / 2];
+        for (key, bytes, fits) in [(1, &half[..], true), (2, &half[..half.len() - 18], true), (3, &[][..], false)] {
+            Change { index: 0, key, what: What::Value { revision: 1, bytes } }.write(&mut out);
+            assert_eq!(read(&out, 1).is_some(), fits, "{} bytes", out.len());
         }
     }
 

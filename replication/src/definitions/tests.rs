@@ -2,6 +2,7 @@ use super::*;
 use crate::config::Config;
 use crate::schema::Schema;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, bitcode::Encode, bitcode::Decode)]
 struct Name(String);
@@ -67,6 +68,25 @@ fn what_a_host_makes_its_guests_keep_is_bounded() {
 }
 
 #[test]
+fn a_batch_of_more_changes_than_go_together_is_no_batch() {
+    let ends = |count: usize| -> Vec<u8> {
+        let mut out = Vec::new();
+        (0..count as u64).for_each(|key| Change { index: 0, key, what: What::End }.write(&mut out));
+        out
+    };
+    let mut guest = peer();
+    guest.read_definitions(&value(0, 1, 1, &named("a"))).unwrap();
+    assert_eq!(guest.read_definitions(&ends(limits::DEFINITION_CHANGES + 1)), None);
+    assert!(shown(&guest, 1).is_some(), "nothing of it was taken");
+    guest.read_definitions(&ends(limits::DEFINITION_CHANGES)).unwrap();
+    assert_eq!(shown(&guest, 1), None);
+    // ends of what there never was are not told and not kept
+    assert!(guest.poll_news().is_some_and(|news| matches!(news, News::Defined { key: 1, .. })));
+    assert_eq!(guest.poll_news(), None);
+    assert_eq!((guest.definitions.held.len(), guest.definitions.size), (0, 0));
+}
+
+#[test]
 fn two_revisions_are_kept() {
     let mut guest = peer();
     for revision in [3, 5, 9] {
@@ -80,6 +100,43 @@ fn two_revisions_are_kept() {
 }
 
 proptest! {
+    /// Batches of changes that are possible one by one: what is kept is what a plain list of them says, and never beyond the limits.
+    #[test]
+    fn whatever_is_taken_is_as_a_list_says(
+        batches in prop::collection::vec(prop::collection::vec((0u64..6, prop::option::of((1u32..9, "[a-z]{0,6}"))), 0..8), 0..12)
+    ) {
+        let mut guest = peer();
+        let mut list: BTreeMap<u64, (u32, String)> = BTreeMap::new();
+        for batch in batches {
+            let mut next = list.clone();
+            let mut is_good = true;
+            let mut bytes = Vec::new();
+            for (key, change) in &batch {
+                match change {
+                    None => {
+                        Change { index: 0, key: *key, what: What::End }.write(&mut bytes);
+                        next.remove(key);
+                    }
+                    Some((revision, text)) => {
+                        bytes.extend(value(0, *key, *revision, &named(text)));
+                        is_good &= next.get(key).is_none_or(|old| old.0 < *revision);
+                        next.insert(*key, (*revision, text.clone()));
+                    }
+                }
+            }
+            prop_assert_eq!(guest.read_definitions(&bytes).is_some(), is_good);
+            if is_good {
+                list = next;
+            }
+            for key in 0..6 {
+                let expected = list.get(&key).map(|(revision, text)| (*revision, Name(text.clone())));
+                prop_assert_eq!(shown(&guest, key), expected);
+            }
+            let size: usize = list.values().map(|(_, text)| named(text).len()).sum();
+            prop_assert_eq!((guest.definitions.held.len(), guest.definitions.size), (list.len(), size));
+        }
+    }
+
     #[test]
     fn random_batches_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), key in 0u64..3) {
         let mut guest = peer();

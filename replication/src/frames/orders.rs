@@ -7,6 +7,7 @@ use crate::entities::name_in;
 use crate::error::UsageError;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
+use crate::policy::Timeline;
 use crate::present::session_ticks;
 use crate::replicate::{Quantiser, Replicate, Restorer};
 use crate::schema::Inner;
@@ -85,10 +86,22 @@ impl Peer {
     /// what is the same everywhere, and keep in mind that it may have ended meanwhile.
     ///
     /// # Errors
-    /// [`UsageError::NotInSchema`], [`UsageError::NotInSession`], [`UsageError::Message`] for values that cannot travel,
+    /// [`UsageError::NotInSchema`], [`UsageError::NotInSession`], [`UsageError::NotAllowed`] if no kind of the schema is computed in
+    /// [`Lockstep`](crate::policy::Lockstep), [`UsageError::Message`] for values that cannot travel,
     /// [`UsageError::NamesNobody`] if a field needs an entity and names one that is not networked or gone, [`UsageError::Backlog`]
     /// if [`limits::ORDERS_PENDING`](crate::netcore::limits::ORDERS_PENDING) of this peer wait, or the host takes no more messages now.
     pub fn order<O: Replicate>(&mut self, world: &World, order: &O) -> Result<OrderId, UsageError> {
+        if self.schema.kinds_of(Timeline::Lockstep) == 0 {
+            self.order_index::<O>()?;
+            return Err(UsageError::NotAllowed(
+                "give orders: no kind of the schema is `Lockstep`, and no other step meets them at every peer; send a message",
+            ));
+        }
+        self.give_order(world, order)
+    }
+
+    /// The same whatever the kinds are.
+    pub(crate) fn give_order<O: Replicate>(&mut self, world: &World, order: &O) -> Result<OrderId, UsageError> {
         let index = self.order_index::<O>()?;
         if !self.is_in_session() {
             return Err(UsageError::NotInSession(""));

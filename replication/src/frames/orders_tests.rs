@@ -40,20 +40,33 @@ fn table(guests: usize) -> Table {
 }
 
 #[test]
+fn without_lockstep_an_order_is_refused_at_the_call() {
+    let world = World::new();
+    let mut peer = Peer::alone(schema(), Config::default()).unwrap();
+    let refused = peer.order(&world, &Stop);
+    assert!(matches!(&refused, Err(UsageError::NotAllowed(why)) if why.contains("Lockstep")), "{refused:?}");
+    assert_eq!(peer.pending_orders::<Stop>().unwrap().count(), 0);
+    assert_eq!(peer.order(&world, &Other), Err(UsageError::NotInSchema(std::any::type_name::<Other>())));
+    let lockstep = Schema::builder("orders").kind::<Unit>("unit", crate::policy::Lockstep::sealed()).order::<Stop>("stop");
+    let mut peer = Peer::alone(lockstep.build().unwrap(), Config::default()).unwrap();
+    assert!(peer.order(&world, &Stop).is_ok());
+}
+
+#[test]
 fn alone_an_order_takes_the_next_step() {
     let mut world = World::new();
     let mut peer = Peer::alone(schema(), Config::default()).unwrap();
-    assert_eq!(peer.order(&world, &Other), Err(UsageError::NotInSchema(std::any::type_name::<Other>())));
+    assert_eq!(peer.give_order(&world, &Other), Err(UsageError::NotInSchema(std::any::type_name::<Other>())));
     let unit = peer.spawn(&mut world, Unit, ()).unwrap();
     let nobody = world.spawn(());
-    let refused = peer.order(&world, &Move { unit: nobody, x: 1 });
+    let refused = peer.give_order(&world, &Move { unit: nobody, x: 1 });
     assert_eq!(refused, Err(UsageError::NamesNobody(std::any::type_name::<Move>())));
     let mut taken = Vec::new();
     for frame in 0..10 {
         let now = Duration::from_millis(17) * frame;
         peer.receive(now, &mut world).unwrap();
         if frame == 3 {
-            let id = peer.order(&world, &Move { unit, x: 7 }).unwrap();
+            let id = peer.give_order(&world, &Move { unit, x: 7 }).unwrap();
             assert_eq!(id, OrderId { peer: PeerId::HOST, number: 1 });
             assert_eq!(peer.pending_orders::<Move>().unwrap().collect::<Vec<_>>(), [(id, Move { unit, x: 7 })]);
             assert_eq!(peer.pending_orders::<Stop>().unwrap().count(), 0);
@@ -78,7 +91,7 @@ fn a_guests_order_names_what_the_host_knows_by_another_handle() {
     table.rest(30);
     let guest = table.seat(1);
     let here = guest.find(net).unwrap();
-    let id = guest.peer.order(&guest.world, &Move { unit: here, x: 9 }).unwrap();
+    let id = guest.peer.give_order(&guest.world, &Move { unit: here, x: 9 }).unwrap();
     let mut taken = Vec::new();
     for _ in 0..30 {
         table.run(|seat, world, step| {
@@ -101,7 +114,7 @@ fn a_guest_learns_how_far_ahead_to_order() {
     let mut late = BTreeMap::new();
     for n in 0..200u64 {
         let guest = table.seat(1);
-        guest.peer.order(&guest.world, &Stop).unwrap();
+        guest.peer.give_order(&guest.world, &Stop).unwrap();
         let Some(Side::Guest(taking)) = guest.peer.frames.as_ref().map(|frames| &frames.side) else { panic!("a guest") };
         late.insert(n + 1, taking.pending.back().unwrap().at);
         table.rest(4);
@@ -121,16 +134,16 @@ fn more_orders_than_may_wait_are_refused_at_the_call() {
     let mut table = table(1);
     let guest = table.seat(1);
     for _ in 0..limits::ORDERS_PENDING {
-        guest.peer.order(&guest.world, &Stop).unwrap();
+        guest.peer.give_order(&guest.world, &Stop).unwrap();
     }
-    assert_eq!(guest.peer.order(&guest.world, &Stop), Err(UsageError::Backlog));
+    assert_eq!(guest.peer.give_order(&guest.world, &Stop), Err(UsageError::Backlog));
     let mut taken = 0;
     for _ in 0..120 {
         table.run(|seat, world, step| taken += if seat == 0 { step.orders::<Stop>(world).unwrap().count() } else { 0 });
     }
     assert_eq!(taken, limits::ORDERS_PENDING, "none of them is lost");
     let guest = table.seat(1);
-    assert!(guest.peer.order(&guest.world, &Stop).is_ok());
+    assert!(guest.peer.give_order(&guest.world, &Stop).is_ok());
 }
 
 /// The guest sends what its program would not; what becomes of it.

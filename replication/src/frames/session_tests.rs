@@ -114,7 +114,7 @@ impl Stage {
         for _ in 0..if order && burst && bursts { 20 } else { u32::from(order) } {
             diary.given += 1;
             let order = Move { unit: None, number: diary.given };
-            let id = here.peer.order(&here.world, &order).unwrap();
+            let id = here.peer.give_order(&here.world, &order).unwrap();
             assert_eq!((id.peer, id.number), (diary.peer, u64::from(diary.given)));
         }
         if self.input && stick {

@@ -101,13 +101,21 @@ pub(crate) struct EventsOut {
     flights: VecDeque<Flight>,
     /// How many wait.
     waiting: usize,
-    bytes: usize,
+    /// All in the queue: this peer's own, and those that it hands on for guests.
+    loads: [Load; 2],
     scratch: BitWriter,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    events: usize,
+    bytes: usize,
 }
 
 #[derive(Debug)]
 struct Leaving {
     event: Event,
+    handed_on: bool,
     /// More than it takes in a packet.
     bits: usize,
     state: State,
@@ -135,37 +143,48 @@ impl EventsOut {
     /// Numbers begin with `first`.
     pub(crate) fn new(first: u64) -> Self {
         let (queue, flights) = (VecDeque::new(), VecDeque::new());
-        Self { first, queue, flights, waiting: 0, bytes: 0, scratch: BitWriter::new() }
+        Self { first, queue, flights, waiting: 0, loads: [Load::default(); 2], scratch: BitWriter::new() }
     }
 
-    /// Takes an event; `false` if too many are not acknowledged yet. What is handed on for a guest finds room for twice as many, so
-    /// that a guest that sends too many takes none from the others.
+    /// Takes an event; `false` if too many are not acknowledged yet. What is handed on for guests is counted apart, and finds room
+    /// for twice as many: it takes none from the host's own, nor does a guest that sends too many from the others.
     pub(crate) fn push(&mut self, schema: &Inner, from_host: bool, event: Event, now: Duration) -> bool {
         self.scratch.clear();
         // its tick may be far from that of the packet
         event.write(schema, from_host, event.at.unwrap_or_default(), &mut self.scratch);
         let bits = self.scratch.len() + 2 * 64;
-        let times = if from_host && event.relay.is_some() { 2 } else { 1 };
-        let many = self.queue.len() >= times * limits::EVENTS_IN_FLIGHT;
-        let full = many || self.bytes + bits / 8 > times * limits::LANE_QUEUE_BYTES;
+        let handed_on = from_host && event.relay.is_some();
+        let times = if handed_on { 2 } else { 1 };
+        let load = &mut self.loads[usize::from(handed_on)];
+        let many = load.events >= times * limits::EVENTS_IN_FLIGHT;
+        let full = many || load.bytes + bits / 8 > times * limits::LANE_QUEUE_BYTES;
         if !full {
-            self.queue.push_back(Leaving { event, bits, state: State::Waits(now), lost: 0 });
+            self.queue.push_back(Leaving { event, handed_on, bits, state: State::Waits(now), lost: 0 });
             self.waiting += 1;
-            self.bytes += bits / 8;
+            load.events += 1;
+            load.bytes += bits / 8;
         }
         !full
     }
 
-    /// How many of those that are not acknowledged are handed on for a peer.
+    /// How many of those that are not acknowledged are handed on for a peer. What has arrived behind a lost one is not among them:
+    /// that is the network's doing.
     pub(super) fn count_of(&self, from: PeerId) -> usize {
-        self.queue.iter().filter(|leaving| leaving.event.relay == Some(from)).count()
+        let lacks = |leaving: &&Leaving| leaving.event.relay == Some(from) && leaving.state != State::There;
+        self.queue.iter().filter(lacks).count()
     }
 
-    /// Of those that are not acknowledged, whose are most?
+    /// Of those in the queue, whose are most?
     pub(super) fn most_of(&self) -> Option<PeerId> {
         let mut counts = BTreeMap::new();
         self.queue.iter().filter_map(|leaving| leaving.event.relay).for_each(|peer| *counts.entry(peer).or_insert(0u32) += 1);
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(peer, _)| peer)
+    }
+
+    /// Bits of what waits or is on its way.
+    #[cfg(test)]
+    pub(super) fn waiting_bits(&self) -> usize {
+        self.queue.iter().map(|leaving| leaving.bits).sum()
     }
 
     /// Does the peer not acknowledge what it must get?
@@ -262,7 +281,10 @@ impl EventsOut {
             false
         });
         while self.queue.front().is_some_and(|leaving| leaving.state == State::There) {
-            self.bytes -= self.queue.pop_front().map_or(0, |leaving| leaving.bits / 8);
+            let Some(leaving) = self.queue.pop_front() else { break };
+            let load = &mut self.loads[usize::from(leaving.handed_on)];
+            load.events -= 1;
+            load.bytes -= leaving.bits / 8;
             self.first += 1;
         }
     }

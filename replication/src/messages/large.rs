@@ -162,7 +162,7 @@ impl Peer {
         if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
             link.counters.dropped_messages += 1;
         }
-        self.news.push(News::MessageDropped { from, message: self.schema.larges[index].name.clone() });
+        self.tell_dropped(from, &self.schema.larges[index].name.clone());
     }
 
     /// Forgets those that are through, and tells of those that were let go.

@@ -16,6 +16,8 @@ use tidelock_netcore::tick::Tick;
 
 /// News of dropped messages of one sender and frame.
 const TOLD: u32 = 64;
+/// Bytes that become free when a sender has too much here.
+const ROOM: usize = limits::MAILBOX_BYTES / 16;
 
 pub(crate) struct Waiting {
     pub(super) from: PeerId,
@@ -50,12 +52,22 @@ pub(crate) struct Mailbox {
     dead: VecDeque<NetId>,
     /// By sender: how many were dropped since the last look.
     dropped: FxHashMap<PeerId, u32>,
+    /// How many messages were looked at or moved to take others out.
+    #[cfg(test)]
+    pub(super) moved: usize,
 }
 
 impl Mailbox {
     pub(crate) fn new(schema: &Inner) -> Self {
         let waiting = schema.messages.iter().map(|_| VecDeque::new()).collect();
-        Self { waiting, held: FxHashMap::default(), dead: VecDeque::new(), dropped: FxHashMap::default() }
+        Self {
+            waiting,
+            held: FxHashMap::default(),
+            dead: VecDeque::new(),
+            dropped: FxHashMap::default(),
+            #[cfg(test)]
+            moved: 0,
+        }
     }
 
     pub(crate) fn note_dead(&mut self, net: NetId) {
@@ -71,13 +83,19 @@ impl Mailbox {
     }
 
     /// A peer has left: what it said and was not fetched goes with it, but for its replies, and its events: others may have them, and
-    /// they go off everywhere.
+    /// they go off everywhere. What stays is still counted for it: see [`Peer::keep_events_of`].
     pub(crate) fn forget(&mut self, peer: PeerId, schema: &Inner) {
         let stays = |promise: Promise| promise.is_event() || promise == Promise::Reply;
         let said = self.waiting.iter_mut().zip(&schema.messages).filter(|(_, entry)| !stays(entry.promise));
-        said.for_each(|(q, _)| q.retain(|w| w.from != peer));
-        self.held.remove(&peer);
-        self.disown(peer);
+        for (queue, _) in said {
+            queue.retain(|w| {
+                let stays = w.from != peer;
+                if !stays {
+                    let_go(&mut self.held, w);
+                }
+                stays
+            });
+        }
     }
 
     /// A peer has left: what stays of it is counted with what stays of all who have.
@@ -98,10 +116,27 @@ impl Mailbox {
         self.waiting[message].push_back(waiting);
     }
 
-    fn remove(&mut self, message: usize, at: usize) -> Option<Waiting> {
-        let waiting = self.waiting[message].remove(at)?;
-        let_go(&mut self.held, &waiting);
-        Some(waiting)
+    /// The oldest of who pays that count for so many bytes together, as message and place.
+    fn oldest_of(&mut self, payer: PeerId, bytes: usize) -> Vec<(usize, usize)> {
+        #[cfg(test)]
+        {
+            self.moved += self.waiting.iter().map(VecDeque::len).sum::<usize>();
+        }
+        let all = self
+            .waiting
+            .iter()
+            .enumerate()
+            .flat_map(|(message, queue)| queue.iter().enumerate().map(move |(place, waiting)| (waiting, message, place)));
+        let of_payer = all.filter(|(waiting, ..)| waiting.payer == payer);
+        let mut oldest: Vec<_> = of_payer.map(|(waiting, message, place)| (waiting.at, message, place, waiting.cost())).collect();
+        oldest.sort_unstable();
+        let mut left = bytes;
+        let go = oldest.into_iter().take_while(|(.., cost)| {
+            let goes = left > 0;
+            left = left.saturating_sub(*cost);
+            goes
+        });
+        go.map(|(_, message, place, _)| (message, place)).collect()
     }
 
     /// Takes out those at these places, which are in descending order.
@@ -110,6 +145,10 @@ impl Mailbox {
             return Vec::new();
         }
         let mut places = places.iter().rev().copied().peekable();
+        #[cfg(test)]
+        {
+            self.moved += self.waiting[message].len();
+        }
         let mut out = Vec::new();
         let mut left = VecDeque::new();
         for (i, w) in std::mem::take(&mut self.waiting[message]).into_iter().enumerate() {
@@ -124,8 +163,20 @@ impl Mailbox {
         out
     }
 
-    fn held(&self, peer: PeerId) -> usize {
+    pub(super) fn held(&self, peer: PeerId) -> usize {
         self.held.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// The words of what is here of a sender.
+    #[cfg(test)]
+    pub(super) fn of(&self, from: PeerId) -> impl Iterator<Item = &[u32]> {
+        self.waiting.iter().flatten().filter(move |w| w.from == from).map(|w| &w.words[..])
+    }
+
+    /// What all that is here counts for.
+    #[cfg(test)]
+    pub(super) fn total(&self) -> usize {
+        self.waiting.iter().flatten().map(Waiting::cost).sum()
     }
 
     /// Takes out the messages of one type that can be read now, in order. One that names an entity which is not here holds back
@@ -200,9 +251,7 @@ impl Peer {
             // no arrival could ever complete it, and it would hold up all that follow
             return self.note_dropped(message, &waiting);
         }
-        while self.mailbox.held(from) + waiting.cost() > limits::MAILBOX_BYTES {
-            self.drop_oldest(from);
-        }
+        self.make_room(from, waiting.cost());
         self.mailbox.push(message, waiting);
     }
 
@@ -243,24 +292,26 @@ impl Peer {
     /// A peer has left: of what it sent that goes off everywhere, all who have left may leave as much as one may send.
     pub(crate) fn keep_events_of(&mut self, peer: PeerId) {
         self.mailbox.disown(peer);
-        while self.mailbox.held(PeerId::NOBODY) > limits::MAILBOX_BYTES {
-            self.drop_oldest(PeerId::NOBODY);
-        }
+        self.make_room(PeerId::NOBODY, 0);
     }
 
-    fn drop_oldest(&mut self, from: PeerId) {
-        let oldest = self.mailbox.waiting.iter().enumerate().filter_map(|(i, q)| {
-            let at = q.iter().position(|w| w.payer == from)?;
-            Some((q[at].at, i, at))
-        });
-        if let Some((_, index, at)) = oldest.min() {
-            self.drop_waiting(index, at);
+    /// Drops the oldest of who pays, until there is room for so many bytes. Some more go than must, because what is looked through
+    /// to find them is everybody's: who floods would make that a look for each message.
+    fn make_room(&mut self, payer: PeerId, cost: usize) {
+        let held = self.mailbox.held(payer);
+        if held + cost <= limits::MAILBOX_BYTES {
+            return;
         }
-    }
-
-    fn drop_waiting(&mut self, index: usize, at: usize) {
-        if let Some(waiting) = self.mailbox.remove(index, at) {
-            self.note_dropped(index, &waiting);
+        let enough = held + cost - (limits::MAILBOX_BYTES - ROOM);
+        let mut places = self.mailbox.oldest_of(payer, enough);
+        // by message, the last place first
+        places.sort_unstable_by(|a, b| b.cmp(a));
+        for of_message in places.chunk_by(|a, b| a.0 == b.0) {
+            let index = of_message[0].0;
+            let places: Vec<usize> = of_message.iter().map(|place| place.1).collect();
+            for waiting in self.mailbox.remove_all(index, &places) {
+                self.note_dropped(index, &waiting);
+            }
         }
     }
 
@@ -272,11 +323,16 @@ impl Peer {
         if let Some(link) = self.links.iter_mut().find(|l| l.peer == from) {
             link.counters.dropped_messages += 1;
         }
-        // news of others must not be lost for one who sends too much: the rest is in the counter
+        self.tell_dropped(from, &self.schema.messages[index].name.clone());
+    }
+
+    /// News of others must not be lost for one who sends too much: of its dropped messages the first of a frame are told. The rest
+    /// is in the counter.
+    pub(super) fn tell_dropped(&mut self, from: PeerId, message: &str) {
         let told = self.mailbox.dropped.entry(from).or_default();
         *told += 1;
         if *told <= TOLD {
-            self.news.push(News::MessageDropped { from, message: self.schema.messages[index].name.clone() });
+            self.news.push(News::MessageDropped { from, message: message.to_owned() });
         }
     }
 }

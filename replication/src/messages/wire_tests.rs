@@ -121,6 +121,22 @@ fn the_bits_of_events_are_those_of_the_page() {
     assert_eq!(came, [(65_537, timed), (65_538, shared)]);
 }
 
+#[test]
+fn a_tick_far_ahead_of_the_packet_is_not_read() {
+    let (schema, tick) = (schema(), Tick(300));
+    for (ahead, is_read) in [(2 * limits::EVENT_AHEAD, true), (2 * limits::EVENT_AHEAD + 1, false)] {
+        let far = event(&schema, Promise::Event, None, Some(tick.plus(ahead)));
+        let bytes = section(&schema, true, 5, &[far], tick).to_bytes();
+        let read = EventsIn::new(5, true).read(&schema, tick, &mut BitReader::new(&bytes), &mut Vec::new());
+        assert_eq!(read.is_ok(), is_read, "{ahead} ticks ahead");
+    }
+    // nor one before the first there was
+    let early = event(&schema, Promise::Event, None, Some(Tick(0)));
+    let bytes = section(&schema, true, 5, &[early], tick).to_bytes();
+    let read = |tick| EventsIn::new(5, true).read(&schema, tick, &mut BitReader::new(&bytes), &mut Vec::new());
+    assert!(read(tick).is_ok() && read(Tick(299)).is_err());
+}
+
 proptest! {
     #[test]
     fn messages_are_read_as_written_and_no_prefix_is_one(

@@ -1,12 +1,13 @@
 //! The scenes whose bytes are golden: short, without chance, each for some of the shapes.
 
+mod events;
 mod guesses;
 
 use crate::common::record::{Log, Passed, Recorder, Way};
 use crate::second_decoder::messages::{read_control, read_reliable, read_unreliable};
 use crate::second_decoder::packet::Packet;
 use crate::second_decoder::stream::Stream;
-use crate::second_decoder::{Code, Schema, fields};
+use crate::second_decoder::{Code, Schema, Sort, fields};
 use hecs::Entity;
 use std::time::Duration;
 use tidelock::policy::{Host, Owner};
@@ -72,6 +73,17 @@ struct Chat {
 #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
 struct Ping(u16);
 
+/// An event.
+#[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+struct Shot(u16);
+
+/// An event that goes to all.
+#[derive(Clone, Debug, PartialEq, Replicate)]
+struct Tell {
+    #[net(max = 8)]
+    text: String,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Crate;
 #[derive(Clone, Copy, Default)]
@@ -87,6 +99,8 @@ fn schema() -> tidelock::Schema {
         .kind_with::<Player>("player", Owner::default(), |k| k.authority::<Paint>(Owner::co(1)))
         .message::<Chat>("chat")
         .unreliable_message::<Ping>("ping")
+        .event::<Shot>("shot")
+        .shared_event::<Tell>("tell")
         .build()
         .expect("a schema without mistakes")
 }
@@ -124,6 +138,8 @@ pub(crate) fn described() -> Schema {
             ("ping", false, fields(&[("value", Code::Number { max: 65_535, order: 2 })])),
         ],
     )
+    .and_message("shot", Sort::Event, fields(&[("value", Code::Number { max: 65_535, order: 2 })]))
+    .and_message("tell", Sort::SharedEvent, fields(&[("text", Code::Text { cap: 8 })]))
     .moved("spot", &[0.01, 0.01], "stride", &[(-50.0, 0.5), (-50.0, 0.5)])
 }
 
@@ -258,6 +274,7 @@ pub(crate) fn all_scenes() -> Vec<(&'static str, Scene)> {
         ("strides", guesses::strides()),
         ("spins", guesses::spins()),
         ("pairs", guesses::pairs()),
+        ("events", events::events()),
     ]
 }
 

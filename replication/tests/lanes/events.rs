@@ -25,6 +25,11 @@ struct Letter {
     #[net(max = 340)]
     more: String,
 }
+#[derive(Clone, Debug, PartialEq, Replicate)]
+struct Note {
+    #[net(max = 60)]
+    text: String,
+}
 #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
 struct Nothing;
 
@@ -343,29 +348,37 @@ fn nobody_goes_for_what_others_have_filled() {
     assert!(told.iter().any(|e| e.value == Cheer(999)), "of {}", told.len());
 }
 
-/// A value that needs most of a packet goes though there are events for every packet.
+/// A value that needs most of a packet goes though there are events for every packet, of which a few fill what it leaves.
 #[test]
 fn events_keep_no_large_value_out() {
     let schema = Schema::builder("large").kind::<Pawn>("pawn", Host::default()).component::<Letter>("letter", |c| c);
-    let schema = schema.event::<Bang>("bang").build().unwrap();
-    let (mut table, _network) = table(8, &schema, &Config::default(), 1, Conditions::default());
+    let schema = schema.event::<Note>("note").build().unwrap();
+    let config = Config { bandwidth: 8_000_000, ..Config::default() };
+    let (mut table, _network) = table(8, &schema, &config, 1, Conditions::default());
     let host = table.seat(0);
-    let letter = |n: usize| Letter { text: "x".repeat(500 - n % 2), more: "y".repeat(300) };
+    // nothing of it is as it was in the one before
+    let noise = |n: usize, length: usize| -> String {
+        let letter = |i: usize| char::from(b'a' + ((n * 977 + i) as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()[0] % 26);
+        (0..length).map(letter).collect()
+    };
+    let letter = |n: usize| Letter { text: noise(n, 512), more: noise(n, 340) };
     let entity = host.peer.spawn(&mut host.world, Pawn, (letter(0),)).unwrap();
-    let mut came = 0;
+    let note = Note { text: "n".repeat(60) };
+    let (mut came, mut shown) = (0, std::collections::BTreeSet::new());
     for number in 0..400 {
         let host = table.seat(0);
-        for _ in 0..60 {
-            let _ = host.peer.send_message(&host.world, To::All, &Bang(number as u32));
+        for _ in 0..20 {
+            let _ = host.peer.send_message(&host.world, To::All, &note);
         }
         *host.world.get::<&mut Letter>(entity).unwrap() = letter(number);
         table.rest(1);
-        came += table.seat(1).peer.events::<Bang>().unwrap().len();
+        let guest = table.seat(1);
+        came += guest.peer.events::<Note>().unwrap().len();
+        shown.extend(guest.world.query::<&Letter>().iter().map(|letter| letter.text.clone()));
     }
-    assert!(came > 10_000, "{came} events");
+    assert!(came > 6_000, "{came} events");
     assert!(table.seat(1).peer.is_in_session(), "{:?}", table.seat(1).peer.ended());
-    let guest = table.seat(1);
-    assert_eq!(guest.world.query::<&Letter>().iter().count(), 1, "the letter is there");
+    assert!(shown.len() > 300, "of 400 letters {} came", shown.len());
     table.rest(20);
     let guest = table.seat(1);
     assert!(guest.world.query::<&Letter>().iter().all(|l| *l == letter(399)), "and it is the last");

@@ -2,6 +2,7 @@
 
 mod events;
 mod large;
+mod numbers;
 mod promises;
 mod requests;
 

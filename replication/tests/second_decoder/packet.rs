@@ -445,7 +445,12 @@ impl Display for Packet {
             }
         }
         self.entries.iter().try_for_each(|entry| entry.fmt(f))?;
-        self.list.iter().try_for_each(|list| list.fmt(f))
+        self.list.iter().try_for_each(|list| list.fmt(f))?;
+        for Event { number, index, shared, at, words } in &self.events {
+            let (shared, at) = (or_none(*shared), or_none(*at));
+            writeln!(f, "  event {number} of message {index} shared {shared} at {at}: {words:?}")?;
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bits::Bits;
+use super::messages::Event;
 use super::packet::{Known, Packet, read_front, read_rest};
 use super::values::words_of;
 use super::{Fault, Presence, Schema};
@@ -74,9 +75,11 @@ pub struct Stream {
     /// Complete through, of the packet with the greatest number.
     complete: u64,
     has: u64,
-    /// Numbers of events that came, from the first one on that is missing.
-    events: BTreeSet<u64>,
+    /// Events that came, from the first one on that is missing, by number.
+    events: BTreeMap<u64, Event>,
     next_event: u64,
+    /// All that were handed on, in order.
+    pub heard: Vec<Event>,
     /// Packets of one send that disagreed about a value.
     pub contradictions: Vec<String>,
 }
@@ -94,8 +97,9 @@ impl Stream {
             greatest_send_tick: 1,
             complete: 0,
             has: 0,
-            events: BTreeSet::new(),
+            events: BTreeMap::new(),
             next_event: 1,
+            heard: Vec::new(),
             contradictions: Vec::new(),
         }
     }
@@ -137,8 +141,11 @@ impl Stream {
             self.complete = packet.complete;
         }
         self.greatest_send_tick = self.greatest_send_tick.max(packet.send_tick);
-        self.events.extend(packet.events.iter().map(|event| event.number).filter(|number| *number >= self.next_event));
-        while self.events.remove(&self.next_event) {
+        for event in packet.events.iter().filter(|event| event.number >= self.next_event) {
+            self.events.entry(event.number).or_insert_with(|| event.clone());
+        }
+        while let Some(event) = self.events.remove(&self.next_event) {
+            self.heard.push(event);
             self.next_event += 1;
         }
         self.contradictions.extend(self.mirror.enter(packet, self.greatest_send_tick));

@@ -7,6 +7,7 @@
 
 mod checks;
 mod ends;
+pub mod programs;
 
 use std::time::Duration;
 use tidelock_netcore::transport::Transport;
