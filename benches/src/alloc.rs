@@ -124,4 +124,3 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.realloc(at, layout, size) }
     }
 }
-

@@ -39,6 +39,9 @@ struct Options {
     /// The part of the datagrams that is lost, in both directions.
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
+    /// Movers are drawn from so many neighbours instead of from all.
+    #[arg(long)]
+    within: Option<usize>,
     /// No two guests are alike: --delays and --halves.
     #[arg(long)]
     unlike: bool,
@@ -131,7 +134,7 @@ impl Options {
 
 fn run<C: Cast>(options: &Options) -> Results {
     let started = std::time::Instant::now();
-    let crowd = Crowd::new(options.entities, options.changed, options.motion());
+    let crowd = Crowd::new(options.entities, options.changed, options.motion()).within(options.within.unwrap_or(usize::MAX));
     let mut session = Session::<C>::shaped(crowd, options.guests, options.weather(), options.shape());
     let mut floor = Floor::new(C::columns(), options.guests, &session.host.world);
     let mut results = Results::default();
