@@ -10,6 +10,7 @@ use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::presence::{Life, Presence};
 use crate::replicate::RestoreError;
+use crate::waiting::Seat;
 use hecs::World;
 use smallvec::SmallVec;
 use tidelock_netcore::tick::Tick;
@@ -36,7 +37,7 @@ impl Peer {
         }
         for row in &touched {
             // an entity that is here is born no more, unless the row has become another's
-            if row.components & 1 != 0 || self.slot_seen(row.row).is_none() {
+            if row.components & 1 != 0 || self.seat_of(*row).is_none() && self.slot_seen(row.row).is_none() {
                 self.apply_birth(world, row.row);
             }
         }
@@ -55,7 +56,7 @@ impl Peer {
 
     /// The slot of the entity that a row names, if it was found there before and is still here.
     fn slot_seen(&self, row: usize) -> Option<u32> {
-        let slot = *self.apply.slots.get(row)?;
+        let slot = self.apply.seats.get(row)?.slot;
         let net = self.links[0].incoming.net(row)?;
         self.entities.get(slot).is_some_and(|r| r.net == net).then_some(slot)
     }
@@ -66,10 +67,27 @@ impl Peer {
             return Some(slot);
         }
         let slot = self.entities.slot_of(self.links[0].incoming.net(row)?)?;
-        let slots = &mut self.apply.slots;
-        slots.resize(slots.len().max(row + 1), u32::MAX);
-        slots[row] = slot;
+        self.seat(row).slot = slot;
         Some(slot)
+    }
+
+    fn seat(&mut self, row: usize) -> &mut Seat {
+        let seats = &mut self.apply.seats;
+        if seats.len() <= row {
+            seats.resize(row + 1, Seat::NOBODY);
+        }
+        &mut seats[row]
+    }
+
+    /// Where the values that have come for a row go, if none of them asks for more than being written: no presence, nothing of this
+    /// peer's own, nothing that waits for another entity.
+    #[inline]
+    fn seat_of(&self, touched: Touched) -> Option<WriteOver> {
+        let seat = self.apply.seats.get(touched.row).filter(|seat| touched.components & !seat.plain == 0)?;
+        let record = self.entities.get(seat.slot)?;
+        let same = record.net == seat.net && record.mine == seat.mine && record.owners[0].peer == seat.owner;
+        let write = WriteOver { entity: record.entity, slot: seat.slot, row: touched.row as u32 };
+        (same && self.apply.withheld.is_empty()).then_some(write)
     }
 
     fn apply_end(&mut self, world: &mut World, touched: Touched) {
@@ -83,6 +101,7 @@ impl Peer {
         }
         let now = incoming.mirror.now();
         incoming.unbind(touched.row);
+        *self.seat(touched.row) = Seat::NOBODY;
         self.apply.wait_no_more(touched.row as u32);
         let for_good = presence.life == Life::Dead;
         let slot = self.entities.slot_of(presence.net);
@@ -287,7 +306,12 @@ impl Peer {
 
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
         let Touched { row, mut components } = touched;
+        if let Some(write) = self.seat_of(touched) {
+            bits(components).for_each(|c| self.apply.writes[c as usize].push(write));
+            return;
+        }
         let Some(slot) = self.slot_in(row) else { return };
+        self.seat(row).plain = 0;
         if self.entities.get(slot).and_then(|r| r.in_row(PeerId::HOST)).is_some_and(|other| other != row) {
             return; // of an earlier showing
         }
@@ -301,13 +325,15 @@ impl Peer {
         // nothing waits for these, nobody is told of them, and none is this peer's own: all of a component are written at once
         let plain = if self.apply.withheld.is_empty() { self.schema.plain & !mine } else { 0 };
         let predicted = if self.predicts(record) { self.schema.predicted[record.kind] } else { 0 };
-        let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, record.owners[0].peer);
+        let (net, owner) = (record.net, record.owners[0].peer);
+        let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, owner);
+        let compared = bits(named).fold(0, |set, c| set | (predicted >> self.schema.off_grid(c as usize) & 1) << c);
+        *self.seat(row) = Seat { slot, net, mine, owner, plain: self.schema.plain & !mine & named & !compared };
         for c in bits(components & named) {
             let c = c as usize;
             let incoming = &self.links[0].incoming;
             // what is predicted is compared, in its tick, with what was predicted: see `reconcile`
-            let compared = predicted >> self.schema.off_grid(c) & 1 != 0;
-            if compared {
+            if compared >> c & 1 != 0 {
                 continue;
             }
             // what arrives of my own is a correction, unless it was sent before I owned it

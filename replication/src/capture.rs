@@ -5,8 +5,9 @@
 //! [`Networked`] marks.
 
 use crate::block::bits;
-use crate::column::Shadow;
+use crate::column::{Quantised, Shadow};
 use crate::entities::{Entities, NO_ROW, Networked, name_in};
+use crate::history::BLOCK;
 use crate::netid::NetId;
 use crate::presence::{Life, Presence};
 use crate::publisher::Publisher;
@@ -75,6 +76,7 @@ pub(crate) struct Capture {
     /// The rows of those at the same places.
     rows: Vec<u32>,
     words: Vec<u32>,
+    quantised: Quantised,
     networked: usize,
     /// [`Entities::marked`] at the last capture.
     marked: u64,
@@ -324,31 +326,70 @@ impl Capture {
         }
         let names = name_in(scene.world);
         let (indices, rows) = (std::mem::take(&mut self.indices), std::mem::take(&mut self.rows));
-        let mut next = rows.iter().map(|row| *row as usize);
+        let mut quantised = std::mem::take(&mut self.quantised);
         let column = &scene.schema.component(c).column;
-        let (publisher, tick, fine) = (&mut *scene.publisher, scene.tick, scene.schema.fine);
-        column.quantise(archetype, &indices, &names, &mut |i, result| {
-            let Some(row) = next.next() else { return };
-            let mark = marks[i as usize];
-            match result {
-                Ok(words) => {
-                    let first = publisher.ever(row) >> c & 1 == 0;
-                    if publisher.set(c, row, words, tick, false) && !first && notify >> c & 1 != 0 {
-                        findings.changed.push((mark.slot(), c));
-                    }
-                    if first {
-                        // a value that could not travel before: presence does not name it yet
-                        self.fresh.push(mark.slot());
-                    }
-                    if !self.unsendable.is_empty() {
-                        self.unsendable.remove(&(mark.slot(), c));
-                    }
+        let (stride, notify) = (column.layout().words(), notify >> c & 1 != 0);
+        column.quantise(archetype, &indices, &names, &mut quantised);
+        let mut failed = quantised.failed.drain(..).peekable();
+        let mut n = 0;
+        while n < rows.len() {
+            let mark = marks[indices[n] as usize];
+            if let Some((_, error)) = failed.next_if(|f| f.0 == n) {
+                // the form on the simulation grid is the same value
+                if scene.schema.fine >> c & 1 == 0 {
+                    self.report(mark.slot(), mark.id(), c, error, findings);
                 }
-                Err(error) if fine >> c & 1 == 0 => self.report(mark.slot(), mark.id(), c, error, findings),
-                Err(_) => {}
+                n += 1;
+                continue;
             }
-        });
-        (self.indices, self.rows) = (indices, rows);
+            let end = failed.peek().map_or(rows.len(), |f| f.0);
+            let (count, mask) = run(&rows[n..end]);
+            let words = &quantised.words[n * stride..(n + count) * stride];
+            self.take_run(scene, c, &rows[n..n + count], mask, words, notify, findings);
+            n += count;
+        }
+        drop(failed);
+        (self.indices, self.rows, self.quantised) = (indices, rows, quantised);
+    }
+
+    /// Takes the values of some rows of one block.
+    #[expect(clippy::too_many_arguments, reason = "the values, whose they are, and what is found")]
+    fn take_run(
+        &mut self,
+        scene: &mut Scene<'_>,
+        c: usize,
+        rows: &[u32],
+        mask: u64,
+        words: &[u32],
+        notify: bool,
+        findings: &mut Findings,
+    ) {
+        let (publisher, block) = (&mut *scene.publisher, rows[0] as usize / BLOCK);
+        if !self.unsendable.is_empty() {
+            let slots = rows.iter().filter_map(|row| publisher.slot(*row as usize));
+            slots.for_each(|slot| _ = self.unsendable.remove(&(slot, c)));
+        }
+        if let Some(changed) = publisher.set_rows(c, block, mask, words, scene.tick) {
+            if notify {
+                let slots = bits(changed).filter_map(|bit| publisher.slot(block * BLOCK + bit as usize));
+                findings.changed.extend(slots.map(|slot| (slot, c)));
+            }
+            return;
+        }
+        let stride = words.len() / rows.len();
+        for (n, row) in rows.iter().map(|row| *row as usize).enumerate() {
+            let words = &words[n * stride..][..stride];
+            let first = publisher.ever(row) >> c & 1 == 0;
+            let changed = publisher.set(c, row, words, scene.tick, false);
+            let Some(slot) = publisher.slot(row) else { continue };
+            if changed && !first && notify {
+                findings.changed.push((slot, c));
+            }
+            if first {
+                // a value that could not travel before: presence does not name it yet
+                self.fresh.push(slot);
+            }
+        }
     }
 
     fn report(&mut self, slot: u32, net: NetId, c: usize, error: FieldError, findings: &mut Findings) {
@@ -356,6 +397,21 @@ impl Capture {
             findings.unsendable.push((slot, c, error));
         }
     }
+}
+
+/// How many rows from the first on are of its block, in ascending order, and which.
+fn run(rows: &[u32]) -> (usize, u64) {
+    let block = rows[0] as usize / BLOCK;
+    let (mut count, mut mask) = (0, 0u64);
+    for &row in rows {
+        let bit = 1u64 << (row as usize % BLOCK);
+        if row as usize / BLOCK != block || mask >= bit {
+            break;
+        }
+        mask |= bit;
+        count += 1;
+    }
+    (count, mask)
 }
 
 fn watch(schema: &Inner, archetype: &Archetype) -> Option<Watched> {

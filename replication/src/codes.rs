@@ -71,6 +71,8 @@ pub(crate) struct Table {
     pub(crate) cost: [u8; TOKENS],
 }
 
+/// So many bits of what [`BitReader::look`] shows are always there.
+const SHOWN: u32 = 57;
 /// In place of a number of own bits: the escape.
 const NO_NUMBER: u64 = 31;
 
@@ -120,6 +122,24 @@ impl Table {
         }
         w.put(u64::from(code) | bits << len, u32::from(len) + own);
         true
+    }
+
+    /// Code and own bits of a small z, and how many these are, at most 16; none at all where there is more to it.
+    #[inline]
+    pub(crate) fn small(&self, z: u64) -> (u64, u32) {
+        let entry = if z < SMALL as u64 { self.small[z as usize] } else { 0 };
+        ((entry & 0xff_ffff).into(), entry >> 24)
+    }
+
+    /// What [`get`](Self::get) finds `at` bits into what [`BitReader::look`] has shown, and how many bits that is; `None` if it is
+    /// the escape, or reaches beyond what is shown.
+    #[inline]
+    pub(crate) fn get_within(&self, ahead: u64, at: u32) -> Option<(u64, u32)> {
+        let ahead = ahead >> at;
+        let entry = self.look[(ahead & ((1 << LONGEST) - 1)) as usize];
+        let (len, own) = (entry & 15, entry >> 4 & 31);
+        let bits = (len + own) as u32;
+        (own != NO_NUMBER && at + bits <= SHOWN).then(|| ((entry >> 9) + (ahead >> len & ((1 << own) - 1)), bits))
     }
 
     /// Has z a token here, but for the escape?

@@ -31,8 +31,14 @@ pub struct Write {
 
 /// A check of what a peer wrote: the value before, the new one. `Err` refuses it.
 pub(crate) type Validator<C> = Box<dyn Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync>;
-/// Takes quantised values, each with its index.
-pub(crate) type Sink<'a> = &'a mut dyn FnMut(u32, Result<&[u32], FieldError>);
+/// Quantised values, one after the other.
+#[derive(Default)]
+pub(crate) struct Quantised {
+    pub(crate) words: Vec<u32>,
+    /// Those that cannot travel, by their number, ascending; their words say nothing.
+    pub(crate) failed: Vec<(usize, FieldError)>,
+}
+
 /// Blends two samples.
 pub(crate) type Blend<C> = std::sync::Arc<dyn Fn(&C, &C, f32) -> C + Send + Sync>;
 
@@ -154,7 +160,7 @@ pub(crate) trait Column: Send + Sync {
     /// A copy of an archetype's raw values, to compare with later.
     fn shadow(&self) -> Box<dyn Shadow>;
     /// Quantises the values at `indices`, in order.
-    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, sink: Sink<'_>);
+    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, into: &mut Quantised);
     /// Quantises one entity's value; `None` if it has none.
     fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>>;
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError>;
@@ -218,9 +224,6 @@ impl<C: Component, F: Form<C>> Typed<C, F> {
     }
 }
 
-/// Values of up to this many words are quantised without touching the heap.
-type Words = smallvec::SmallVec<[u32; 16]>;
-
 impl<C: Component, F: Form<C>> Column for Typed<C, F> {
     fn layout(&self) -> &Layout {
         &self.layout
@@ -234,12 +237,17 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
         Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), fresh: Vec::new(), of: std::marker::PhantomData })
     }
 
-    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, sink: Sink<'_>) {
-        let Some(column) = archetype.get::<&C>() else { return };
-        let mut words: Words = smallvec::smallvec![0; self.layout.words()];
-        for &i in indices {
-            let result = self.form.quantise(&column[i as usize], &mut Quantiser::new(&mut words, names).on_grid(self.fine));
-            sink(i, result.map(|()| &words[..]));
+    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, into: &mut Quantised) {
+        let stride = self.layout.words();
+        into.failed.clear();
+        // what is left of other values is written over; of no words, there is nothing to say
+        into.words.resize(indices.len() * stride, 0);
+        let column = archetype.get::<&C>().expect("only archetypes with the component are asked");
+        for (n, (&i, words)) in indices.iter().zip(into.words.chunks_exact_mut(stride.max(1))).enumerate() {
+            let mut out = Quantiser::new(words, names).on_grid(self.fine);
+            if let Err(error) = self.form.quantise(&column[i as usize], &mut out) {
+                into.failed.push((n, error));
+            }
         }
     }
 

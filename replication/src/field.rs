@@ -279,27 +279,22 @@ pub fn float_is_canonical(word: u32) -> bool {
 /// # Errors
 /// [`Problem::NotFinite`] or [`Problem::ZeroRotation`].
 pub fn quat_words(q: [f32; 4], bits: u32) -> Result<[u32; 4], Problem> {
-    let wide = q.map(f64::from);
-    let square = wide.iter().map(|v| v * v).sum::<f64>();
+    // spelt out: the compiler makes calls of what is mapped over an array
+    let wide = [f64::from(q[0]), f64::from(q[1]), f64::from(q[2]), f64::from(q[3])];
+    let square = wide[0] * wide[0] + wide[1] * wide[1] + wide[2] * wide[2] + wide[3] * wide[3];
     if !square.is_finite() {
         return Err(Problem::NotFinite);
     }
     if square == 0.0 {
         return Err(Problem::ZeroRotation);
     }
-    let mut largest = 0;
-    for i in 1..4 {
-        if q[i].abs() > q[largest].abs() {
-            largest = i;
-        }
-    }
+    let largest = largest_of([wide[0].abs(), wide[1].abs(), wide[2].abs(), wide[3].abs()]);
     let h = quat_half(bits);
     let sign = if q[largest] < 0.0 { -1.0 } else { 1.0 };
     let scale = sign * SQRT_2 * h as f64 / square.sqrt();
-    let mut parts = [0i64; 3];
-    for (part, i) in parts.iter_mut().zip((0..4).filter(|&i| i != largest)) {
-        *part = round(wide[i] * scale).clamp(-h, h);
-    }
+    let [i, j, k] = OTHERS[largest];
+    let part = |part: f64| round(part * scale).clamp(-h, h);
+    let mut parts = [part(wide[i]), part(wide[j]), part(wide[k])];
     while !quat_holds(largest, parts, h) {
         let worst = (0..3).rev().max_by_key(|&i| parts[i].abs()).unwrap_or(0);
         parts[worst] -= parts[worst].signum();
@@ -311,15 +306,27 @@ pub fn quat_words(q: [f32; 4], bits: u32) -> Result<[u32; 4], Problem> {
 #[must_use]
 pub fn quat_value(words: [u32; 4], bits: u32) -> [f32; 4] {
     let h = quat_half(bits);
-    let parts = [1, 2, 3].map(|i| i64::from(words[i]) - h);
-    let rest = (2 * h * h - parts.iter().map(|p| p * p).sum::<i64>()).max(0);
+    let parts = [i64::from(words[1]) - h, i64::from(words[2]) - h, i64::from(words[3]) - h];
+    let rest = (2 * h * h - parts[0] * parts[0] - parts[1] * parts[1] - parts[2] * parts[2]).max(0);
     let unit = FRAC_1_SQRT_2 / h as f64;
-    let largest = words[0] as usize & 3;
+    let [i, j, k] = OTHERS[words[0] as usize & 3];
     let mut q = [((rest as f64).sqrt() * unit) as f32; 4];
-    for (part, i) in parts.iter().zip((0..4).filter(|&i| i != largest)) {
-        q[i] = (*part as f64 * unit) as f32;
-    }
+    q[i] = (parts[0] as f64 * unit) as f32;
+    q[j] = (parts[1] as f64 * unit) as f32;
+    q[k] = (parts[2] as f64 * unit) as f32;
     q
+}
+
+/// The parts of a rotation beside the largest, by that, in their order.
+pub(crate) const OTHERS: [[usize; 3]; 4] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]];
+
+/// The first of the largest of four numbers that are not negative, without a branch: any of them is as likely.
+#[inline]
+pub(crate) fn largest_of(sizes: [f64; 4]) -> usize {
+    // such numbers are in the order of their bits
+    let sizes = sizes.map(f64::to_bits);
+    let later = |a: usize, b: usize| if sizes[b] > sizes[a] { b } else { a };
+    later(later(0, 1), later(2, 3))
 }
 
 /// Could [`quat_words`] have made these words?
@@ -330,7 +337,7 @@ pub fn quat_is_canonical(words: [u32; 4], bits: u32) -> bool {
     let top = 2 * h as u32;
     words[0] < 4
         && words[1..].iter().all(|&w| w <= top)
-        && quat_holds(words[0] as usize, [1, 2, 3].map(|i| i64::from(words[i]) - h), h)
+        && quat_holds(words[0] as usize, [i64::from(words[1]) - h, i64::from(words[2]) - h, i64::from(words[3]) - h], h)
 }
 
 const fn quat_half(bits: u32) -> i64 {
@@ -339,9 +346,11 @@ const fn quat_half(bits: u32) -> i64 {
 
 #[inline]
 fn quat_holds(largest: usize, parts: [i64; 3], h: i64) -> bool {
-    let rest = 2 * h * h - parts.iter().map(|p| p * p).sum::<i64>();
+    let squares = [parts[0] * parts[0], parts[1] * parts[1], parts[2] * parts[2]];
+    let rest = 2 * h * h - squares[0] - squares[1] - squares[2];
     // The first `largest` of the three stand before the largest part.
-    parts.iter().enumerate().all(|(i, p)| rest >= p * p + if i < largest { p.abs() } else { 0 })
+    let needs = |i: usize| squares[i] + if i < largest { parts[i].abs() } else { 0 };
+    rest >= needs(0).max(needs(1)).max(needs(2))
 }
 
 /// Words of a text field of at most `cap` bytes: its length, then its bytes.

@@ -48,9 +48,7 @@ impl Guesses {
         match (forecast, schema.velocity(c)) {
             (Forecast::Motion, _) => {
                 history.gather(c, block, rows, since.older(), &mut self.older);
-                for at in bits(rows).map(|bit| bit as usize * words) {
-                    layout.go_on(&self.older[at..at + words], &mut self.values[at..at + words]);
-                }
+                layout.go_on_rows(rows, &self.older, &mut self.values);
             }
             (Forecast::Velocity, Some(velocity)) => {
                 let stride = schema.layout(velocity.source).words();
@@ -70,9 +68,9 @@ impl Guesses {
         self.values.resize(BLOCK * words, 0);
     }
 
-    /// The guess for one of the rows, of so many words.
+    /// The guesses, each where the row has its place among 64.
     #[inline]
-    pub(crate) fn of(&self, bit: u32, words: usize) -> &[u32] {
-        &self.values[bit as usize * words..][..words]
+    pub(crate) fn values(&self) -> &[u32] {
+        &self.values
     }
 }

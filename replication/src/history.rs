@@ -193,9 +193,23 @@ impl History {
     /// The values in force at the end of `tick` of some rows of a block, each put where the row has its place among 64.
     pub(crate) fn gather(&self, c: usize, block: usize, rows: u64, tick: Tick, into: &mut Vec<u32>) {
         let stride = self.strides[c];
-        into.resize(BLOCK * stride, 0);
-        let mut left = rows;
-        let at = c * self.blocks + block;
+        if into.len() < BLOCK * stride {
+            into.resize(BLOCK * stride, 0);
+        }
+        let into = &mut into[..BLOCK * stride];
+        match stride {
+            1 => self.gather_words(c, block, rows, tick, into.as_chunks_mut::<1>().0),
+            3 => self.gather_words(c, block, rows, tick, into.as_chunks_mut::<3>().0),
+            4 => self.gather_words(c, block, rows, tick, into.as_chunks_mut::<4>().0),
+            _ => self.gather_slices(c, block, rows, tick, into),
+        }
+    }
+
+    /// The segments of the ticks after `tick` that hold older values of some rows of a block, the oldest first, each with those of
+    /// its rows for which it is the first; says which rows have none.
+    #[inline]
+    fn older(&self, c: usize, block: usize, rows: u64, tick: Tick, mut take: impl FnMut(&Segment, &[u32], u64)) -> u64 {
+        let (mut left, at) = (rows, c * self.blocks + block);
         for slot in (tick.0 + 1..=self.now.0).map(|t| self.slot(Tick(t))) {
             if slot.any >> c & 1 == 0 || slot.changed[at] & left == 0 {
                 continue;
@@ -205,21 +219,46 @@ impl History {
             let mut next = slot.head[at];
             while next != NONE {
                 let segment = &slot.segments[next as usize];
-                let mut from = segment.offset as usize;
-                for bit in crate::block::bits(segment.mask) {
-                    if hit >> bit & 1 != 0 {
-                        copy_words(&mut into[bit as usize * stride..][..stride], &slot.log[from..from + stride]);
-                    }
-                    from += stride;
-                }
+                take(segment, &slot.log[segment.offset as usize..], hit & segment.mask);
                 next = segment.next;
             }
         }
-        let first = block * BLOCK * stride;
-        for bit in crate::block::bits(left) {
-            let from = first + bit as usize * stride;
-            copy_words(&mut into[bit as usize * stride..][..stride], &self.columns[c][from..from + stride]);
+        left
+    }
+
+    /// As [`gather`](Self::gather), for values of a few words.
+    fn gather_words<const N: usize>(&self, c: usize, block: usize, rows: u64, tick: Tick, into: &mut [[u32; N]]) {
+        let left = self.older(c, block, rows, tick, |segment, log, hit| {
+            let (log, _) = log.as_chunks::<N>();
+            if hit == segment.mask {
+                crate::block::bits(hit).zip(log).for_each(|(bit, words)| into[bit as usize] = *words);
+                return;
+            }
+            let all = crate::block::bits(segment.mask).zip(log);
+            all.filter(|(bit, _)| hit >> bit & 1 != 0).for_each(|(bit, words)| into[bit as usize] = *words);
+        });
+        let (now, _) = self.block_values(c, block).as_chunks::<N>();
+        crate::block::bits(left).for_each(|bit| into[bit as usize] = now[bit as usize]);
+    }
+
+    fn gather_slices(&self, c: usize, block: usize, rows: u64, tick: Tick, into: &mut [u32]) {
+        let stride = self.strides[c];
+        let left = self.older(c, block, rows, tick, |segment, log, hit| {
+            for (rank, bit) in crate::block::bits(segment.mask).enumerate().filter(|(_, bit)| hit >> bit & 1 != 0) {
+                into[bit as usize * stride..][..stride].copy_from_slice(&log[rank * stride..][..stride]);
+            }
+        });
+        let now = self.block_values(c, block);
+        for at in crate::block::bits(left).map(|bit| bit as usize * stride) {
+            into[at..at + stride].copy_from_slice(&now[at..at + stride]);
         }
+    }
+
+    /// The present values of the rows of a block.
+    #[inline]
+    pub(crate) fn block_values(&self, c: usize, block: usize) -> &[u32] {
+        let words = BLOCK * self.strides[c];
+        &self.columns[c][block * words..][..words]
     }
 
     /// Sets a value in the open tick if it differs; says whether it did.
@@ -248,7 +287,19 @@ impl History {
         copy_words(current, words);
     }
 
-    /// The same for some rows of a block, none of which has changed in the open tick yet. `words`: the values of all the rows of
+    /// Which of some rows of a block have other values than these.
+    pub(crate) fn differing(&self, c: usize, block: usize, rows: u64, words: &[u32]) -> u64 {
+        let (stride, values) = (self.strides[c], self.block_values(c, block));
+        let pairs = crate::block::bits(rows).zip(words.chunks_exact(stride.max(1)));
+        pairs.fold(0, |differ, (bit, new)| {
+            let old = &values[bit as usize * stride..][..stride];
+            // all words are looked at: most differ somewhere, and where is not foreseen
+            let other = old.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new);
+            differ | u64::from(other != 0) << bit
+        })
+    }
+
+    /// [Records](Self::record) values of some rows of a block, none of which has changed in the open tick yet. `words`: the values of all the rows of
     /// `all`, in order, which they are among.
     pub(crate) fn record_rows(&mut self, c: usize, block: usize, (rows, all): (u64, u64), words: &[u32], mark: Mark) {
         let (stride, at) = (self.strides[c], c * self.blocks + block);

@@ -346,11 +346,8 @@ impl Incoming {
                 let forecast = plain.map_or(Forecast::Still, |codings| codings.components[c].forecast);
                 self.guess(&mut into.guesses, schema, c, block, mask, since, forecast);
             }
-            for (i, bit) in bits(mask).enumerate() {
-                let guess = since.map(|_| into.guesses.of(bit, words));
-                let value = &mut into.words[start + i * words..][..words];
-                layout.read_with(guess, tables, r, value).map_err(malformed("value"))?;
-            }
+            let guesses = since.map(|_| into.guesses.values());
+            layout.read_rows(mask, guesses, tables, r, &mut into.words[start..]).map_err(malformed("value"))?;
         }
         into.entries.push(entry);
         Ok(true)

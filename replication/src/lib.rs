@@ -116,6 +116,7 @@ mod requests;
 mod resources;
 mod rewind;
 mod rng;
+mod rows;
 mod schema;
 mod scope;
 mod settle;

@@ -133,6 +133,10 @@ impl Builder<'_> {
 /// What one packet's body holds.
 pub(crate) struct Body {
     pub(crate) carried: Vec<Carried>,
+    /// Values in it.
+    pub(crate) values: usize,
+    /// It tells of presence.
+    pub(crate) presence: bool,
     /// Nothing that is pending was left out.
     pub(crate) all: bool,
     /// And nothing beside it was put in, here or in an earlier packet of the send.
@@ -231,7 +235,8 @@ impl Assembler<'_> {
         let values = self.scratch.tally.components.iter().sum::<u64>() - counted;
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
-        Body { carried, all: !full, whole: !full && self.scratch.confirmed }
+        let (values, presence) = (self.scratch.values, self.scratch.components & 1 != 0);
+        Body { carried, values, presence, all: !full, whole: !full && self.scratch.confirmed }
     }
 
     /// Is the peer told the velocities that guesses of what is pending are made from?
@@ -259,7 +264,7 @@ impl Assembler<'_> {
         let mut carried = subscriber.carrier();
         carried.extend_from_slice(&packet.carried);
         subscriber.take_packet(&carried, &packet.emptied);
-        Some(Body { carried, all: packet.all, whole: packet.all })
+        Some(Body { carried, values: packet.values, presence: false, all: packet.all, whole: packet.all })
     }
 
     /// Keeps a packet for the others who are told the same; `before`: the tally before it.
@@ -275,7 +280,7 @@ impl Assembler<'_> {
         let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
         self.cache.arena.append(&self.scratch.body, 0, len);
         let packet = self.cache.cohorts[cohort].push();
-        (packet.at, packet.all) = ((start, len), body.all);
+        (packet.at, packet.values, packet.all) = ((start, len), body.values, body.all);
         packet.carried.clear();
         packet.carried.extend_from_slice(&body.carried);
         packet.emptied.clear();

@@ -214,7 +214,8 @@ impl Picker<'_> {
         if !chosen.is_empty() {
             *mean += (body.len() as f32 / chosen.len() as f32 - *mean) * 0.1;
         }
-        Body { carried, all: *next >= order.len() && waiting.is_empty(), whole: false }
+        let values = carried.iter().map(|x| x.mask.count_ones() as usize).sum();
+        Body { carried, values, presence: true, all: *next >= order.len() && waiting.is_empty(), whole: false }
     }
 
     /// Looks at the blocks of ghosts, each as a whole.

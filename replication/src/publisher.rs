@@ -219,6 +219,22 @@ impl Publisher {
         true
     }
 
+    /// Sets values of some rows of a block in the open tick, all of which have had one under their binding and none of which has
+    /// any from another peer; says which are a change, or `None`, and does nothing, where it is not as simple as that. `words`:
+    /// the values in the order of the rows.
+    pub(crate) fn set_rows(&mut self, c: usize, block: usize, rows: u64, words: &[u32], sample: Tick) -> Option<u64> {
+        let now = self.history.now();
+        let simple = rows & !self.ever_rows(c, block) == 0 && rows & self.remote_rows[block] == 0;
+        if !simple || self.history.changed_in(c, block, now) & rows != 0 {
+            return None;
+        }
+        let changed = self.history.differing(c, block, rows, words);
+        if changed != 0 {
+            self.history.record_rows(c, block, (changed, rows), words, Mark::at(sample));
+        }
+        Some(changed)
+    }
+
     /// Sets a value in the open tick and counts it as changed even if it is the same.
     pub(crate) fn renew(&mut self, c: usize, row: usize, words: &[u32], sample: Tick) {
         if !self.set(c, row, words, sample, false) {

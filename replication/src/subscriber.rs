@@ -475,17 +475,25 @@ impl Subscriber {
         self.pool.pop().unwrap_or_default()
     }
 
-    /// Notes that a packet went out with `carried` in it. `whole`: all that was pending has gone out in this send, and nothing else.
-    pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Vec<Carried>, whole: bool) {
+    /// Notes that a packet went out with `carried` in it: so many values, maybe presence among them. `whole`: all that was pending
+    /// has gone out in this send, and nothing else.
+    pub(crate) fn sent(
+        &mut self,
+        send_tick: Tick,
+        now: Duration,
+        carried: Vec<Carried>,
+        (values, presence): (usize, bool),
+        whole: bool,
+    ) {
         if !carried.is_empty() && self.unanswered.is_none() {
             self.unanswered = Some(now);
         }
-        for x in &carried {
-            self.stats.rows += u64::from(x.mask.count_ones());
-            if x.component == 0 {
-                self.known[x.block as usize] |= x.mask;
-            }
-            if let Some(view) = &mut self.view {
+        self.stats.rows += values as u64;
+        if presence {
+            carried.iter().filter(|x| x.component == 0).for_each(|x| self.known[x.block as usize] |= x.mask);
+        }
+        if let Some(view) = &mut self.view {
+            for x in &carried {
                 bits(x.mask).for_each(|bit| view.ghost_mut(x.block as usize * BLOCK + bit as usize).sent = send_tick);
             }
         }

@@ -450,7 +450,7 @@ impl Peer {
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
             let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK + section.len());
-            let Body { carried, all, whole } = builder.fill(&mut link.subscriber, room, body);
+            let Body { carried, values, presence, all, whole } = builder.fill(&mut link.subscriber, room, body);
             if carried.is_empty() {
                 link.subscriber.return_pending(carried);
                 // not even the first value fits beside the events
@@ -480,7 +480,7 @@ impl Peer {
             link.state_sent(size, all, now);
             link.note_sent(size, now, true);
             link.events.sent(header.number, now, riders);
-            link.subscriber.sent(send_tick, now, carried, whole);
+            link.subscriber.sent(send_tick, now, carried, (values, presence), whole);
             if all {
                 return true;
             }

@@ -4,6 +4,7 @@ use crate::column::WriteOver;
 use crate::incoming::Touched;
 use crate::layout::Layout;
 use crate::netid::NetId;
+use crate::peer_id::PeerId;
 use crate::presence::Presence;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -44,8 +45,23 @@ pub(crate) struct Buffers {
     pub(crate) takeovers: Vec<usize>,
     /// By component: what is to be written over what is there.
     pub(crate) writes: Vec<Vec<WriteOver>>,
-    /// By row of the host's stream: the slot of the entity that was found there last. Names decide; this spares the look-up.
-    pub(crate) slots: Vec<u32>,
+    /// By row: whose it was when values of it were last taken.
+    pub(crate) seats: Vec<Seat>,
+}
+
+/// What was found out about a row, and holds as long as no presence of it comes and the entity's record says the same.
+#[derive(Clone, Copy)]
+pub(crate) struct Seat {
+    pub(crate) slot: u32,
+    pub(crate) net: NetId,
+    pub(crate) mine: u64,
+    pub(crate) owner: PeerId,
+    /// Bit c: component c is written as it comes.
+    pub(crate) plain: u64,
+}
+
+impl Seat {
+    pub(crate) const NOBODY: Self = Self { slot: u32::MAX, net: NetId(0), mine: 0, owner: PeerId::HOST, plain: 0 };
 }
 
 /// A despawn of this guest's own.

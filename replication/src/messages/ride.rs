@@ -218,7 +218,7 @@ impl Peer {
         link.events.sent(header.number, now, riders);
         link.note_sent(size, now, false);
         let nothing = link.subscriber.carrier();
-        link.subscriber.sent(send_tick, now, nothing, false);
+        link.subscriber.sent(send_tick, now, nothing, (0, false), false);
         Some(size)
     }
 }

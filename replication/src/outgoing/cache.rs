@@ -44,6 +44,7 @@ pub(super) struct Shared {
     /// Blocks of which nothing is pending any more once it is sent.
     pub(super) emptied: Vec<u32>,
     pub(super) tally: Tally,
+    pub(super) values: usize,
     /// It is the last.
     pub(super) all: bool,
 }
@@ -207,7 +208,7 @@ impl BitCache {
         if at.len() < publisher.row_count() {
             at.resize(publisher.row_count(), (0, 0));
         }
-        let (layout, words) = (schema.layout(c), schema.layout(c).words());
+        let layout = schema.layout(c);
         let age = set.base.map_or(0, |b| history.now().since(b));
         let tables = if set.plain { set.codings.tables(c, layout, age) } else { layout.tables(age) };
         if let Some(base) = set.base {
@@ -215,22 +216,24 @@ impl BitCache {
             let since = Since { base, send_tick: history.now(), seconds: set.seconds };
             self.guesses.make(schema, history, c, block, missing, since, forecast);
         }
-        for bit in bits(missing) {
-            let (row, start) = (block * BLOCK + bit as usize, self.arena.len());
-            let guess = set.base.map(|_| self.guesses.of(bit, words));
-            layout.write_with(history.value(c, row), guess, tables, &mut self.arena);
-            at[row] = (start as u32, (self.arena.len() - start) as u16);
-        }
+        let guesses = set.base.map(|_| self.guesses.values());
+        let places = &mut at[block * BLOCK..][..BLOCK];
+        layout.write_rows(missing, history.block_values(c, block), guesses, tables, &mut self.arena, places);
     }
 
     /// Says how many bits that were.
     pub(super) fn copy(&self, set: usize, c: usize, block: usize, mask: u64, w: &mut BitWriter) -> u32 {
-        let at = &self.sets[set].at[c];
-        let first = w.len();
-        for row in bits(mask) {
-            let (start, len) = at[block * BLOCK + row as usize];
-            w.append(&self.arena, start as usize, len as usize);
+        let (at, first) = (&self.sets[set].at[c][block * BLOCK..][..BLOCK], w.len());
+        // those that were encoded together stand together
+        let (mut start, mut end) = (0, 0);
+        for (from, len) in bits(mask).map(|row| at[row as usize]) {
+            if from != end {
+                w.append(&self.arena, start as usize, (end - start) as usize);
+                start = from;
+            }
+            end = from + u32::from(len);
         }
+        w.append(&self.arena, start as usize, (end - start) as usize);
         (w.len() - first) as u32
     }
 }
