@@ -158,7 +158,8 @@ pub(crate) fn turn_on(o: &[u32; 4], b: &[u32; 4], bits: u32) -> [u32; 4] {
     let dot = o[0] * b[0] + o[1] * b[1] + o[2] * b[2] + o[3] * b[3];
     let (factor, sign) = (dot.abs() / (h * h), pick(dot < 0.0, -1.0, 1.0));
     // spelt out: the compiler makes calls of what is mapped over an array
-    let next = [factor * b[0] - sign * o[0], factor * b[1] - sign * o[1], factor * b[2] - sign * o[2], factor * b[3] - sign * o[3]];
+    let next =
+        [factor * b[0] - sign * o[0], factor * b[1] - sign * o[1], factor * b[2] - sign * o[2], factor * b[3] - sign * o[3]];
     let largest = largest_of([next[0].abs(), next[1].abs(), next[2].abs(), next[3].abs()]);
     let sign = pick(next[largest] < 0.0, -1.0, 1.0);
     let [i, j, k] = OTHERS[largest];

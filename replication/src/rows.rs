@@ -252,7 +252,9 @@ mod tests {
             builder.build().unwrap()
         };
         let mut layouts: Vec<_> = (1..=5)
-            .map(|n| build(&|l| (0..n).for_each(|i| l.integer(&i.to_string(), 0, [9, 300, 70_000, i64::from(u32::MAX), 5][i], 3))))
+            .map(|n| {
+                build(&|l| (0..n).for_each(|i| l.integer(&i.to_string(), 0, [9, 300, 70_000, i64::from(u32::MAX), 5][i], 3)))
+            })
             .collect();
         layouts.push(build(&|l| l.quat("q", 10)));
         layouts.push(build(&|l| l.angle("a", 12)));
