@@ -84,10 +84,18 @@ impl Peer {
     #[inline]
     fn seat_of(&self, touched: Touched) -> Option<WriteOver> {
         let seat = self.apply.seats.get(touched.row).filter(|seat| touched.components & !seat.plain == 0)?;
-        let record = self.entities.get(seat.slot)?;
-        let same = record.net == seat.net && record.mine == seat.mine && record.owners[0].peer == seat.owner;
-        let write = WriteOver { entity: record.entity, slot: seat.slot, row: touched.row as u32 };
-        (same && self.apply.withheld.is_empty()).then_some(write)
+        if !self.apply.withheld.is_empty() {
+            return None;
+        }
+        if seat.version != self.entities.version() {
+            let record = self.entities.get(seat.slot)?;
+            let same = record.net == seat.net && record.mine == seat.mine && record.owners[0].peer == seat.owner;
+            let here = record.entity == seat.entity && record.in_row(PeerId::HOST).is_none_or(|row| row == touched.row);
+            if !(same && here) {
+                return None;
+            }
+        }
+        Some(WriteOver { entity: seat.entity, slot: seat.slot, row: touched.row as u32 })
     }
 
     fn apply_end(&mut self, world: &mut World, touched: Touched) {
@@ -308,6 +316,7 @@ impl Peer {
         let Touched { row, mut components } = touched;
         if let Some(write) = self.seat_of(touched) {
             bits(components).for_each(|c| self.apply.writes[c as usize].push(write));
+            self.apply.seats[row].version = self.entities.version();
             return;
         }
         let Some(slot) = self.slot_in(row) else { return };
@@ -328,7 +337,8 @@ impl Peer {
         let (net, owner) = (record.net, record.owners[0].peer);
         let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, owner);
         let compared = bits(named).fold(0, |set, c| set | (predicted >> self.schema.off_grid(c as usize) & 1) << c);
-        *self.seat(row) = Seat { slot, net, mine, owner, plain: self.schema.plain & !mine & named & !compared };
+        let (version, simple) = (self.entities.version(), self.schema.plain & !mine & named & !compared);
+        *self.seat(row) = Seat { slot, entity, version, net, mine, owner, plain: simple };
         for c in bits(components & named) {
             let c = c as usize;
             let incoming = &self.links[0].incoming;

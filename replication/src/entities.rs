@@ -141,6 +141,8 @@ pub(crate) struct Entities {
     routes: Vec<Route>,
     /// Counts the marks that were put on entities.
     marked: u64,
+    /// Goes up with whatever may have changed in a record.
+    version: u64,
     free: Vec<u32>,
     by_net: FxHashMap<NetId, u32>,
     /// Records of which this peer has authority over a part.
@@ -168,6 +170,7 @@ impl Entities {
         let route = Route { net, row: NO_ROW, mine: 0 };
         self.routes.resize(self.records.len(), route);
         self.routes[slot as usize] = route;
+        self.version += 1;
         self.records[slot as usize] = Some(Record {
             net,
             entity,
@@ -197,6 +200,7 @@ impl Entities {
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Record> {
         let record = self.records.get_mut(slot as usize)?.take()?;
+        self.version += 1;
         self.routes[slot as usize].row = NO_ROW;
         self.by_net.remove(&record.net);
         self.order.note(record.net, None);
@@ -230,6 +234,7 @@ impl Entities {
         if let Some(record) = self.records.get_mut(slot as usize).and_then(Option::as_mut) {
             self.own = self.own + usize::from(mine != 0) - usize::from(record.mine != 0);
             record.mine = mine;
+            self.version += 1;
             self.routes[slot as usize].mine = mine;
         }
     }
@@ -237,6 +242,11 @@ impl Entities {
     /// How often an entity was marked: as long as that stays the same, the same ids in an archetype have the same marks.
     pub(crate) fn marked(&self) -> u64 {
         self.marked
+    }
+
+    /// As long as this stays the same, what is known of owners, rows and handles holds.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// Sets the row of what this peer publishes that carries an entity.
@@ -263,6 +273,7 @@ impl Entities {
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Record> {
+        self.version += 1;
         self.records.get_mut(slot as usize)?.as_mut()
     }
 

@@ -287,20 +287,8 @@ impl History {
         copy_words(current, words);
     }
 
-    /// Which of some rows of a block have other values than these.
-    pub(crate) fn differing(&self, c: usize, block: usize, rows: u64, words: &[u32]) -> u64 {
-        let (stride, values) = (self.strides[c], self.block_values(c, block));
-        let pairs = crate::block::bits(rows).zip(words.chunks_exact(stride.max(1)));
-        pairs.fold(0, |differ, (bit, new)| {
-            let old = &values[bit as usize * stride..][..stride];
-            // all words are looked at: most differ somewhere, and where is not foreseen
-            let other = old.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new);
-            differ | u64::from(other != 0) << bit
-        })
-    }
-
-    /// [Records](Self::record) values of some rows of a block, none of which has changed in the open tick yet. `words`: the values of all the rows of
-    /// `all`, in order, which they are among.
+    /// [Records](Self::record) values of some rows of a block, none of which has changed in the open tick yet. `words`: the values
+    /// of all the rows of `all`, in order, which they are among.
     pub(crate) fn record_rows(&mut self, c: usize, block: usize, (rows, all): (u64, u64), words: &[u32], mark: Mark) {
         let (stride, at) = (self.strides[c], c * self.blocks + block);
         let (columns, blocks) = (self.strides.len(), self.blocks);
@@ -317,11 +305,32 @@ impl History {
                 copy_words(current, new);
             }
         }
-        let next = if slot.changed[at] == 0 { NONE } else { slot.head[at] };
-        slot.changed[at] |= rows;
-        slot.any |= 1 << c;
-        slot.head[at] = slot.segments.len() as u32;
-        slot.segments.push(Segment { mask: rows, offset, next, mark });
+        slot.add_segment(c, at, Segment { mask: rows, offset, next: NONE, mark });
+    }
+
+    /// The same for those of the rows that have another value; says which.
+    pub(crate) fn set_rows(&mut self, c: usize, block: usize, rows: u64, words: &[u32], mark: Mark) -> u64 {
+        let (stride, at) = (self.strides[c], c * self.blocks + block);
+        let (columns, blocks) = (self.strides.len(), self.blocks);
+        let slot = &mut self.slots[self.now.0 as usize % RING];
+        slot.fit(columns, blocks);
+        debug_assert_eq!(slot.changed[at] & rows, 0);
+        let offset = slot.log.len() as u32;
+        let values = &mut self.columns[c][block * BLOCK * stride..][..BLOCK * stride];
+        let mut changed = 0;
+        for (new, bit) in words.chunks_exact(stride.max(1)).zip(crate::block::bits(rows)) {
+            let current = &mut values[bit as usize * stride..][..stride];
+            // all words are looked at: most differ somewhere, and where is not foreseen
+            if current.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new) != 0 {
+                push_words(&mut slot.log, current);
+                copy_words(current, new);
+                changed |= 1 << bit;
+            }
+        }
+        if changed != 0 {
+            slot.add_segment(c, at, Segment { mask: changed, offset, next: NONE, mark });
+        }
+        changed
     }
 
     /// The rows of a block whose component changed in `tick`.
@@ -486,6 +495,15 @@ impl Slot {
             self.changed.resize(columns * blocks, 0);
             self.head.resize(columns * blocks, NONE);
         }
+    }
+
+    /// A segment of rows that have not changed in this tick so far.
+    fn add_segment(&mut self, c: usize, at: usize, segment: Segment) {
+        let next = if self.changed[at] == 0 { NONE } else { self.head[at] };
+        self.changed[at] |= segment.mask;
+        self.any |= 1 << c;
+        self.head[at] = self.segments.len() as u32;
+        self.segments.push(Segment { next, ..segment });
     }
 
     fn push(&mut self, at: usize, bit: u64, c: usize, old: &[u32], mark: Mark) {

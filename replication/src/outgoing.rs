@@ -13,7 +13,7 @@ use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::schema::Inner;
-use crate::subscriber::{Carried, NEVER, Subscriber};
+use crate::subscriber::{Carried, Load, NEVER, Subscriber};
 use crate::tuner::{Tuner, older};
 use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
@@ -132,7 +132,7 @@ impl Builder<'_> {
 
 /// What one packet's body holds.
 pub(crate) struct Body {
-    pub(crate) carried: Vec<Carried>,
+    pub(crate) carried: Load,
     /// Values in it.
     pub(crate) values: usize,
     /// It tells of presence.
@@ -236,7 +236,7 @@ impl Assembler<'_> {
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
         let (values, presence) = (self.scratch.values, self.scratch.components & 1 != 0);
-        Body { carried, values, presence, all: !full, whole: !full && self.scratch.confirmed }
+        Body { carried: Load::Own(carried), values, presence, all: !full, whole: !full && self.scratch.confirmed }
     }
 
     /// Is the peer told the velocities that guesses of what is pending are made from?
@@ -261,10 +261,14 @@ impl Assembler<'_> {
         self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
         subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
         subscriber.tally.add(&packet.tally);
-        let mut carried = subscriber.carrier();
-        carried.extend_from_slice(&packet.carried);
-        subscriber.take_packet(&carried, &packet.emptied);
-        Some(Body { carried, values: packet.values, presence: false, all: packet.all, whole: packet.all })
+        subscriber.take_packet(&packet.carried, &packet.emptied);
+        Some(Body {
+            carried: Load::Shared(packet.carried.clone()),
+            values: packet.values,
+            presence: false,
+            all: packet.all,
+            whole: packet.all,
+        })
     }
 
     /// Keeps a packet for the others who are told the same; `before`: the tally before it.
@@ -279,10 +283,10 @@ impl Assembler<'_> {
         }
         let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
         self.cache.arena.append(&self.scratch.body, 0, len);
+        let carried = self.cache.share(&body.carried);
         let packet = self.cache.cohorts[cohort].push();
+        packet.carried = carried;
         (packet.at, packet.values, packet.all) = ((start, len), body.values, body.all);
-        packet.carried.clear();
-        packet.carried.extend_from_slice(&body.carried);
         packet.emptied.clear();
         packet.emptied.extend(body.carried.iter().map(|x| x.block).filter(|block| subscriber.is_empty(*block)));
         packet.emptied.dedup();

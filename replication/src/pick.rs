@@ -10,7 +10,7 @@ use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::receipts::{Decision, Receipt, Receipts};
 use crate::schema::Inner;
-use crate::subscriber::{Carried, Subscriber};
+use crate::subscriber::{Carried, Load, Subscriber};
 use crate::values::{Coded, ValueCache};
 use crate::view::View;
 use rustc_hash::FxHashMap;
@@ -215,7 +215,13 @@ impl Picker<'_> {
             *mean += (body.len() as f32 / chosen.len() as f32 - *mean) * 0.1;
         }
         let values = carried.iter().map(|x| x.mask.count_ones() as usize).sum();
-        Body { carried, values, presence: true, all: *next >= order.len() && waiting.is_empty(), whole: false }
+        Body {
+            carried: Load::Own(carried),
+            values,
+            presence: true,
+            all: *next >= order.len() && waiting.is_empty(),
+            whole: false,
+        }
     }
 
     /// Looks at the blocks of ghosts, each as a whole.

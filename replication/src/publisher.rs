@@ -228,11 +228,7 @@ impl Publisher {
         if !simple || self.history.changed_in(c, block, now) & rows != 0 {
             return None;
         }
-        let changed = self.history.differing(c, block, rows, words);
-        if changed != 0 {
-            self.history.record_rows(c, block, (changed, rows), words, Mark::at(sample));
-        }
-        Some(changed)
+        Some(self.history.set_rows(c, block, rows, words, Mark::at(sample)))
     }
 
     /// Sets a value in the open tick and counts it as changed even if it is the same.

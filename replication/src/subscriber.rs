@@ -9,11 +9,13 @@
 
 mod fate;
 mod flights;
+mod load;
 mod shared;
 mod sight;
 mod told;
 
 pub(crate) use fate::Fate;
+pub(crate) use load::{Carried, Load};
 
 use crate::block::bits;
 use crate::history::BLOCK;
@@ -30,16 +32,6 @@ use tidelock_netcore::tick::Tick;
 /// "Nothing is pending" in [`Subscriber::since`].
 pub(crate) const NEVER: Tick = Tick(u64::MAX);
 
-/// Rows of one block and component that a packet carried.
-#[derive(Clone, Copy)]
-pub(crate) struct Carried {
-    pub(crate) block: u32,
-    pub(crate) component: u8,
-    pub(crate) mask: u64,
-    /// Session tick of the oldest change among them.
-    pub(crate) since: Tick,
-}
-
 /// A packet in flight.
 struct Flight {
     send_tick: Tick,
@@ -48,7 +40,7 @@ struct Flight {
     lost: bool,
     /// With the other packets of its send it carried just what changed in that send.
     whole: bool,
-    carried: Vec<Carried>,
+    carried: Load,
 }
 
 /// Rows of one block and component that were forced: only packets from this number on make up for it.
@@ -468,61 +460,6 @@ impl Subscriber {
         let (block, bit) = ((index / BLOCK) as u32, 1u64 << (index % BLOCK));
         let carries = |x: &Carried| x.block == block && usize::from(x.component) == c && x.mask & bit != 0;
         self.flights.iter().any(|f| !f.acked && !f.lost && f.carried.iter().any(carries))
-    }
-
-    /// An empty list for the next packet.
-    pub(crate) fn carrier(&mut self) -> Vec<Carried> {
-        self.pool.pop().unwrap_or_default()
-    }
-
-    /// Notes that a packet went out with `carried` in it: so many values, maybe presence among them. `whole`: all that was pending
-    /// has gone out in this send, and nothing else.
-    pub(crate) fn sent(
-        &mut self,
-        send_tick: Tick,
-        now: Duration,
-        carried: Vec<Carried>,
-        (values, presence): (usize, bool),
-        whole: bool,
-    ) {
-        if !carried.is_empty() && self.unanswered.is_none() {
-            self.unanswered = Some(now);
-        }
-        self.stats.rows += values as u64;
-        if presence {
-            carried.iter().filter(|x| x.component == 0).for_each(|x| self.known[x.block as usize] |= x.mask);
-        }
-        if let Some(view) = &mut self.view {
-            for x in &carried {
-                bits(x.mask).for_each(|bit| view.ghost_mut(x.block as usize * BLOCK + bit as usize).sent = send_tick);
-            }
-        }
-        self.next_number += 1;
-        self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, whole: false, carried });
-        if whole && self.fresh.is_some_and(|fresh| fresh.0 == send_tick) {
-            self.flights.iter_mut().rev().take_while(|f| f.send_tick == send_tick).for_each(|f| f.whole = true);
-        }
-    }
-
-    /// Clears what a packet carries from what is pending.
-    pub(crate) fn clear_pending(&mut self, carried: &[Carried]) {
-        for x in carried {
-            let at = self.at(usize::from(x.component), x.block as usize);
-            self.pending[at] &= !x.mask;
-        }
-        for x in carried {
-            self.settle_since(x.block as usize);
-        }
-    }
-
-    /// Makes pending again what a packet would have carried that the transport did not take.
-    pub(crate) fn return_pending(&mut self, carried: Vec<Carried>) {
-        for x in &carried {
-            let at = self.at(usize::from(x.component), x.block as usize);
-            self.pending[at] |= x.mask;
-            self.mark_since(x.block as usize, x.mask, x.since);
-        }
-        self.recycle(carried);
     }
 
     /// Forces that packets on their way do not make up for.

@@ -6,6 +6,7 @@ use crate::layout::Layout;
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::presence::Presence;
+use hecs::Entity;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
@@ -50,9 +51,14 @@ pub(crate) struct Buffers {
 }
 
 /// What was found out about a row, and holds as long as no presence of it comes and the entity's record says the same.
+///
+/// [`Entities::version`]: crate::entities::Entities::version
 #[derive(Clone, Copy)]
 pub(crate) struct Seat {
     pub(crate) slot: u32,
+    pub(crate) entity: Entity,
+    /// [`Entities::version`] when it was found out: the record need not be asked while that is the same.
+    pub(crate) version: u64,
     pub(crate) net: NetId,
     pub(crate) mine: u64,
     pub(crate) owner: PeerId,
@@ -61,7 +67,8 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    pub(crate) const NOBODY: Self = Self { slot: u32::MAX, net: NetId(0), mine: 0, owner: PeerId::HOST, plain: 0 };
+    pub(crate) const NOBODY: Self =
+        Self { slot: u32::MAX, entity: Entity::DANGLING, version: 0, net: NetId(0), mine: 0, owner: PeerId::HOST, plain: 0 };
 }
 
 /// A despawn of this guest's own.

@@ -7,6 +7,7 @@ use crate::outgoing::Draft;
 use crate::peer_id::PeerId;
 use crate::replicate::Replicate;
 use crate::schema::Promise;
+use crate::subscriber::Load;
 use hecs::World;
 use tidelock_netcore::error::PeerError;
 use tidelock_netcore::limits;
@@ -218,7 +219,7 @@ impl Peer {
         link.events.sent(header.number, now, riders);
         link.note_sent(size, now, false);
         let nothing = link.subscriber.carrier();
-        link.subscriber.sent(send_tick, now, nothing, (0, false), false);
+        link.subscriber.sent(send_tick, now, Load::Own(nothing), (0, false), false);
         Some(size)
     }
 }

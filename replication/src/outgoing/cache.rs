@@ -11,6 +11,7 @@ use crate::schema::Inner;
 use crate::subscriber::Carried;
 use crate::tuner::Tuner;
 use smallvec::SmallVec;
+use std::sync::Arc;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::tick::Tick;
 
@@ -24,6 +25,9 @@ pub(crate) struct BitCache {
     guesses: Guesses,
     pub(super) cohorts: Vec<Cohort>,
     live_cohorts: usize,
+    /// Lists of what packets carried, to be used again once nobody needs them.
+    lists: Vec<Arc<Vec<Carried>>>,
+    nothing: Arc<Vec<Carried>>,
 }
 
 /// The packets of a send to all who are told the same from the same baseline, one after the other, without their headers.
@@ -40,7 +44,7 @@ pub(super) struct Cohort {
 pub(super) struct Shared {
     /// Where in the arena, and how many bits.
     pub(super) at: (usize, usize),
-    pub(super) carried: Vec<Carried>,
+    pub(super) carried: Arc<Vec<Carried>>,
     /// Blocks of which nothing is pending any more once it is sent.
     pub(super) emptied: Vec<u32>,
     pub(super) tally: Tally,
@@ -140,6 +144,9 @@ impl BitCache {
     /// A new tick: nothing is encoded yet.
     pub(crate) fn clear(&mut self) {
         self.live = 0;
+        let old = self.cohorts[..self.live_cohorts].iter_mut().flat_map(|cohort| &mut cohort.packets);
+        // they would keep the lists in use
+        old.for_each(|packet| packet.carried = self.nothing.clone());
         self.live_cohorts = 0;
         self.arena.clear();
     }
@@ -155,6 +162,19 @@ impl BitCache {
         (self.cohorts[self.live_cohorts].of, self.cohorts[self.live_cohorts].live) = (of, 0);
         self.live_cohorts += 1;
         self.live_cohorts - 1
+    }
+
+    /// A list of what a packet carries, for all who are sent it.
+    pub(super) fn share(&mut self, carried: &[Carried]) -> Arc<Vec<Carried>> {
+        let free = self.lists.iter_mut().position(|list| Arc::get_mut(list).is_some());
+        let at = free.unwrap_or_else(|| {
+            self.lists.push(Arc::default());
+            self.lists.len() - 1
+        });
+        let list = Arc::get_mut(&mut self.lists[at]).expect("nobody has it");
+        list.clear();
+        list.extend_from_slice(carried);
+        self.lists[at].clone()
     }
 
     /// The place of what is encoded against a baseline; `fresh`: it was made just now, and has to be told its codings.

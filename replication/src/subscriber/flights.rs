@@ -1,6 +1,6 @@
 //! What becomes of packets on their way: acknowledged, they move the base; lost, what they carried is pending again.
 
-use super::{Carried, Flight, Source, Subscriber};
+use super::{Flight, Source, Subscriber};
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::publisher::Publisher;
@@ -110,7 +110,7 @@ impl Subscriber {
             self.scratch.fill(0);
             let first = self.oldest();
             for (i, flight) in self.flights.iter().enumerate().filter(|(_, f)| f.send_tick == tick) {
-                for x in &flight.carried {
+                for x in flight.carried.iter() {
                     if !flight.acked {
                         // it may arrive yet
                         self.shared.mark_inexact(x.block as usize, tick);
@@ -191,7 +191,7 @@ impl Subscriber {
             return;
         }
         let number = self.oldest() + flight as u64;
-        for x in &self.flights[flight].carried {
+        for x in self.flights[flight].carried.iter() {
             let (c, block) = (usize::from(x.component), x.block as usize);
             let at = c * self.blocks + block;
             let later = (sent.0 + 1..=self.base.0).fold(0, |m, t| m | source.changed_in(c, block, Tick(t)));
@@ -250,11 +250,15 @@ impl Subscriber {
         self.scratch.fill(0);
         for (i, flight) in self.flights.iter_mut().enumerate() {
             let losing = is_lost(i, flight);
-            for x in &mut flight.carried {
+            for n in 0..flight.carried.len() {
+                let mut x = flight.carried[n];
                 let at = usize::from(x.component) * self.blocks + x.block as usize;
                 let (owed, since) = (&mut self.scratch[at], &mut self.owed_since[at]);
                 if *owed & x.mask != 0 {
-                    x.since = x.since.min(*since);
+                    if *since < x.since {
+                        x.since = *since;
+                        flight.carried.own()[n] = x;
+                    }
                     *owed &= !x.mask;
                 }
                 if losing {
@@ -263,10 +267,5 @@ impl Subscriber {
                 }
             }
         }
-    }
-
-    pub(super) fn recycle(&mut self, mut carried: Vec<Carried>) {
-        carried.clear();
-        self.pool.push(carried);
     }
 }
