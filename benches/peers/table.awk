@@ -17,6 +17,10 @@ function middle(key, n,   i, j, x, list) {
     return list[int((n + 1) / 2)]
 }
 
+function add(key, value) {
+    values[key, ++count[key]] = value
+}
+
 function cell(of, which, name,   key, own, value) {
     key = name SUBSEP which SUBSEP of
     if (!(key in count)) return "-"
@@ -24,7 +28,7 @@ function cell(of, which, name,   key, own, value) {
     if (name == "tidelock") return sprintf("%.0f", value)
     key = "tidelock" SUBSEP which SUBSEP of
     own = middle(key, count[key])
-    return own > 0 ? sprintf("%.0f (%.1f)", value, value / own) : sprintf("%.0f", value)
+    return own > 0 ? sprintf(value < own ? "%.0f (%.2f)" : "%.0f (%.1f)", value, value / own) : sprintf("%.0f", value)
 }
 
 /^\{/ {
@@ -35,7 +39,11 @@ function cell(of, which, name,   key, own, value) {
     if (!(which in seen)) { seen[which]; cases[++different] = which }
     for (i = 1; i <= columns; i++) {
         key = name SUBSEP which SUBSEP column[i]
-        values[key, ++count[key]] = number(column[i])
+        add(key, number(column[i]))
+    }
+    if (name == "tidelock") {
+        add("(the floor)" SUBSEP which SUBSEP "server_us", number("floor_us"))
+        add("(the floor)" SUBSEP which SUBSEP "client_us", number("floor_client_us"))
     }
 }
 
@@ -44,6 +52,7 @@ BEGIN {
 }
 
 END {
+    names[++libraries] = "(the floor)"
     print "| case | library | server µs | bytes per client | client µs | server allocations | client allocations |"
     print "|---|---|--:|--:|--:|--:|--:|"
     for (c = 1; c <= different; c++)

@@ -76,6 +76,8 @@ pub struct Crowd {
     /// Did the movers' velocities change in the last tick?
     pub turned: bool,
     changed: f32,
+    /// Movers are drawn from so many neighbours.
+    window: usize,
     motion: Motion,
     chance: Generator,
     turns: Generator,
@@ -97,6 +99,7 @@ impl Crowd {
             hurt: Vec::new(),
             turned: false,
             changed,
+            window: n,
             motion,
             chance: Generator::new(2),
             turns: Generator::new(3),
@@ -109,6 +112,14 @@ impl Crowd {
             crowd.spin.push(made.vector(3.0, 3.0, 3.0));
         }
         crowd
+    }
+
+    /// Each time, the movers are drawn from `window` neighbours in the order of their birth instead of from all. So many are there
+    /// at least; there are no more movers than that.
+    #[must_use]
+    pub fn within(mut self, window: usize) -> Self {
+        self.window = window.clamp(1.min(self.len()), self.len());
+        self
     }
 
     /// How many there are.
@@ -162,10 +173,11 @@ impl Crowd {
 
     /// The first steps of a Fisher and Yates shuffle.
     fn draw_movers(&mut self) {
-        let n = self.len();
-        let count = (n as f32 * self.changed).round() as usize;
+        let n = self.window;
+        let count = ((self.len() as f32 * self.changed).round() as usize).min(n);
+        let first = if n < self.len() { self.chance.below(self.len() - n + 1) } else { 0 };
         self.moved.clear();
-        self.moved.extend(0..n as u32);
+        self.moved.extend(first as u32..(first + n) as u32);
         for i in 0..count {
             let other = i + self.chance.below(n - i);
             self.moved.swap(i, other);
@@ -194,6 +206,19 @@ fn product(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn movers_are_neighbours_where_they_are_to_be() {
+        let mut crowd = Crowd::new(5000, 0.1, Motion::Steady).within(800);
+        let mut firsts = std::collections::BTreeSet::new();
+        for _ in 0..240 {
+            crowd.step();
+            let (first, last) = (crowd.moved[0], crowd.moved[crowd.moved.len() - 1]);
+            assert!(crowd.moved.len() == 500 && last - first < 800, "{first} to {last}");
+            firsts.insert(first);
+        }
+        assert_eq!(firsts.len(), 4, "drawn anew every 60 ticks");
+    }
 
     /// FNV-1a over 32-bit words.
     fn digest(crowd: &Crowd) -> u64 {

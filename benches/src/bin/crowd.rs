@@ -2,18 +2,21 @@
 
 use clap::{Parser, ValueEnum};
 use std::process::ExitCode;
-use tidelock_benches::alloc::Counting;
+use tidelock_benches::alloc::{self, Counting, Side};
 use tidelock_benches::cast::{Cast, Full, Points};
 use tidelock_benches::crowd::{Crowd, Motion};
 use tidelock_benches::floor::Floor;
 use tidelock_benches::meter::{Reading, Series, peak_rss_mb, quantile};
-use tidelock_benches::session::{Session, Weather};
+use tidelock_benches::session::{Seen, Session, Shape, Weather};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 /// Ticks that are run and not measured.
 const WARM_UP: u32 = 30;
+/// Frames that everything may take to arrive when nothing changes any more.
+const SETTLE: u64 = 600;
+const MB: f64 = 1_048_576.0;
 
 /// One host and its guests, all in this process.
 #[derive(Parser)]
@@ -36,13 +39,34 @@ struct Options {
     /// The part of the datagrams that is lost, in both directions.
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
+    /// Movers are drawn from so many neighbours instead of from all.
+    #[arg(long)]
+    within: Option<usize>,
+    /// No two guests are alike: --delays and --halves.
+    #[arg(long)]
+    unlike: bool,
+    /// Every guest's acknowledgements are under way for a time of its own, 1 to 12 ticks.
+    #[arg(long, conflicts_with = "ack_delay")]
+    delays: bool,
+    /// Every guest sees a random half of its own, by a rule.
+    #[arg(long)]
+    halves: bool,
+    /// Halves are made by rooms instead, one for each guest.
+    #[arg(long)]
+    rooms: bool,
+    /// Per cent of the entities that end in each tick; as many begin.
+    #[arg(long, default_value_t = 0.0)]
+    churn: f32,
+    /// Tells in which sizes of blocks the host and the guests hold their memory.
+    #[arg(long)]
+    memory: bool,
     /// Do velocities change?
     #[arg(long, value_enum, default_value_t = Velocity::Steady)]
     velocity: Velocity,
     /// Which components travel.
     #[arg(long, value_enum, default_value_t = Components::Full)]
     schema: Components,
-    /// Decides which datagrams are lost.
+    /// Decides what is lost, each guest's delay and half, and who ends when.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Prints one JSON object instead of a table.
@@ -71,6 +95,7 @@ struct Results {
     server: Series,
     server_receive: Series,
     server_send: Series,
+    churn: Series,
     client: Series,
     client_send: Series,
     floor: Series,
@@ -78,23 +103,46 @@ struct Results {
     bytes: Vec<u64>,
     equal: bool,
     seconds: f64,
+    /// Bytes that the host, and one guest, held at most while it was measured.
+    held: [i64; 2],
+    /// What they held then, by size of block.
+    blocks: [Vec<(u64, i64)>; 2],
+}
+
+impl Options {
+    fn weather(&self) -> Weather {
+        let delays = self.delays || self.unlike;
+        Weather { ack_delay: self.ack_delay, loss: self.loss, seed: self.seed, delays }
+    }
+
+    fn shape(&self) -> Shape {
+        let seen = match self.rooms {
+            true => Seen::HalfByRooms,
+            false if self.halves || self.unlike => Seen::HalfByRule,
+            false => Seen::All,
+        };
+        Shape { seen, churn: self.churn / 100.0 }
+    }
+
+    fn motion(&self) -> Motion {
+        match self.velocity {
+            Velocity::Steady => Motion::Steady,
+            Velocity::Changing => Motion::Turning,
+        }
+    }
 }
 
 fn run<C: Cast>(options: &Options) -> Results {
     let started = std::time::Instant::now();
-    let motion = match options.velocity {
-        Velocity::Steady => Motion::Steady,
-        Velocity::Changing => Motion::Turning,
-    };
-    let crowd = Crowd::new(options.entities, options.changed, motion);
-    let weather = Weather { ack_delay: options.ack_delay, loss: options.loss, seed: options.seed };
-    let mut session = Session::<C>::new(crowd, options.guests, weather);
+    let crowd = Crowd::new(options.entities, options.changed, options.motion()).within(options.within.unwrap_or(usize::MAX));
+    let mut session = Session::<C>::shaped(crowd, options.guests, options.weather(), options.shape());
     let mut floor = Floor::new(C::columns(), options.guests, &session.host.world);
     let mut results = Results::default();
     for n in 0..WARM_UP + options.ticks {
         let frame = session.tick();
         let (floor_host, floor_guest) = floor.tick(&session.host.world);
         if n < WARM_UP {
+            alloc::forget_most();
             continue;
         }
         let mut server = Reading::default();
@@ -103,54 +151,78 @@ fn run<C: Cast>(options: &Options) -> Results {
         results.server.push(server);
         results.server_receive.push(frame.host_receive);
         results.server_send.push(frame.host_send);
+        results.churn.push(frame.churn);
         frame.guest_receive.iter().for_each(|r| results.client.push(*r));
         frame.guest_send.iter().for_each(|r| results.client_send.push(*r));
         results.floor.push(floor_host);
         results.floor_client.push(floor_guest);
         results.bytes.extend(&frame.bytes);
     }
+    results.held = [alloc::most_held(Side::Host), alloc::most_held(Side::Guest) / options.guests.max(1) as i64];
+    results.blocks = [alloc::blocks(Side::Host), alloc::blocks(Side::Guest)];
     let floor_equal = floor.is_equal(&session.host.world);
-    session.settle(600);
+    session.settle(SETTLE);
     results.equal = floor_equal && session.is_equal();
     results.seconds = started.elapsed().as_secs_f64();
     results
 }
 
+/// Median and mean.
+fn bytes(results: &Results) -> (u64, f64) {
+    let sum = results.bytes.iter().sum::<u64>() as f64;
+    (quantile(results.bytes.iter().copied(), 0.5), sum / results.bytes.len().max(1) as f64)
+}
+
+fn print_json(options: &Options, results: &Results) {
+    let Results { server, client, floor, floor_client, .. } = results;
+    let ((bytes, mean), shape) = (bytes(results), options.shape());
+    let (n, f, m) = (options.entities, options.changed, options.guests);
+    println!(
+        "{{\"bench\":\"crowd\",\"n\":{n},\"f\":{f},\"m\":{m},\"server_us\":{:.1},\"server_us_p95\":{:.1},\"bytes_per_client\":{bytes},\
+         \"client_us\":{:.1},\"server_allocs\":{},\"client_allocs\":{},\"peak_rss_mb\":{:.1},\"floor_us\":{:.1},\
+         \"floor_client_us\":{:.1},\"threads\":1,\"equal\":{},\"bytes_mean\":{mean:.0},\"server_wall_us\":{:.1},\
+         \"server_receive_us\":{:.1},\"server_allocs_max\":{},\"client_send_us\":{:.1},\"schema\":\"{}\",\"ack_delay\":{},\"loss\":{},\
+         \"delays\":{},\"seen\":\"{:?}\",\"churn\":{},\"churn_us\":{:.1},\"churn_allocs\":{},\"velocity_changes\":{},\
+         \"host_mb\":{:.1},\"guest_mb\":{:.2}}}",
+        server.cpu_us(0.5),
+        server.cpu_us(0.95),
+        client.cpu_us(0.5),
+        server.allocs(),
+        client.allocs(),
+        peak_rss_mb(),
+        floor.cpu_us(0.5),
+        floor_client.cpu_us(0.5),
+        results.equal,
+        server.wall_us(),
+        results.server_receive.cpu_us(0.5),
+        server.allocs_max(),
+        results.client_send.cpu_us(0.5),
+        options.schema.name(),
+        options.ack_delay,
+        options.loss,
+        options.weather().delays,
+        shape.seen,
+        options.churn,
+        results.churn.cpu_us(0.5),
+        results.churn.allocs_max(),
+        options.motion() == Motion::Turning,
+        results.held[0] as f64 / MB,
+        results.held[1] as f64 / MB,
+    );
+}
+
 fn print(options: &Options, results: &Results) {
     let Results { server, client, floor, floor_client, .. } = results;
-    let bytes = quantile(results.bytes.iter().copied(), 0.5);
-    let mean = results.bytes.iter().sum::<u64>() as f64 / results.bytes.len().max(1) as f64;
+    let (bytes, mean) = bytes(results);
     let (n, f, m) = (options.entities, options.changed, options.guests);
-    if options.json {
-        println!(
-            "{{\"bench\":\"crowd\",\"n\":{n},\"f\":{f},\"m\":{m},\"server_us\":{:.1},\"server_us_p95\":{:.1},\"bytes_per_client\":{bytes},\
-             \"client_us\":{:.1},\"server_allocs\":{},\"client_allocs\":{},\"peak_rss_mb\":{:.1},\"floor_us\":{:.1},\
-             \"floor_client_us\":{:.1},\"threads\":1,\"equal\":{},\"bytes_mean\":{mean:.0},\"server_wall_us\":{:.1},\
-             \"server_receive_us\":{:.1},\"server_allocs_max\":{},\"client_send_us\":{:.1},\"schema\":\"{}\",\"ack_delay\":{},\"loss\":{}}}",
-            server.cpu_us(0.5),
-            server.cpu_us(0.95),
-            client.cpu_us(0.5),
-            server.allocs(),
-            client.allocs(),
-            peak_rss_mb(),
-            floor.cpu_us(0.5),
-            floor_client.cpu_us(0.5),
-            results.equal,
-            server.wall_us(),
-            results.server_receive.cpu_us(0.5),
-            server.allocs_max(),
-            results.client_send.cpu_us(0.5),
-            options.schema.name(),
-            options.ack_delay,
-            options.loss,
-        );
-        return;
-    }
     let ratio = |ours: &Series, floor: &Series| ours.cpu_us(0.5) / floor.cpu_us(0.5).max(0.1);
     println!("{n} entities, {f} of them changing, {m} guests, {} ticks in {:.1} s", options.ticks, results.seconds);
     println!("host    {:9.1} µs  {:6.2} × floor  {:9.1} µs wall", server.cpu_us(0.5), ratio(server, floor), server.wall_us());
     println!("  receive {:7.1} µs   send {:9.1} µs", results.server_receive.cpu_us(0.5), results.server_send.cpu_us(0.5));
     println!("  p95   {:9.1} µs  allocations {} (at most {})", server.cpu_us(0.95), server.allocs(), server.allocs_max());
+    if options.churn > 0.0 {
+        println!("  ends and births {:.1} µs  allocations at most {}", results.churn.cpu_us(0.5), results.churn.allocs_max());
+    }
     println!(
         "guest   {:9.1} µs  {:6.2} × floor  {:9.1} µs wall",
         client.cpu_us(0.5),
@@ -165,7 +237,12 @@ fn print(options: &Options, results: &Results) {
     );
     println!("floor   {:9.1} µs  guest {:.1} µs", floor.cpu_us(0.5), floor_client.cpu_us(0.5));
     println!("bytes per guest and tick: median {bytes}, mean {mean:.0}");
+    println!("the host held at most {:.1} MB, a guest {:.2} MB", results.held[0] as f64 / MB, results.held[1] as f64 / MB);
     println!("most memory {:.1} MB, guests' worlds included; worlds equal: {}", peak_rss_mb(), results.equal);
+    for (side, blocks) in ["host", "all guests"].into_iter().zip(&results.blocks).filter(|_| options.memory) {
+        println!("{side}, in blocks of up to so many bytes:");
+        blocks.iter().for_each(|(size, bytes)| println!("  {size:>10}  {:9.2} MB", *bytes as f64 / MB));
+    }
 }
 
 impl Components {
@@ -183,6 +260,44 @@ fn main() -> ExitCode {
         Components::Full => run::<Full>(&options),
         Components::Points => run::<Points>(&options),
     };
-    print(&options, &results);
+    if options.json {
+        print_json(&options, &results);
+    } else {
+        print(&options, &results);
+    }
     if results.equal { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{count, held, within};
+
+    const SIDES: [Side; 4] = [Side::Bench, Side::Host, Side::Guest, Side::Network];
+
+    /// One test: the allocator counts for the whole process.
+    #[test]
+    fn each_sides_memory_is_told_from_the_others() {
+        let block = within(Side::Guest, || vec![0u8; 1 << 20]);
+        assert!(held(Side::Guest) >= 1 << 20 && held(Side::Host) == 0);
+        assert_eq!(alloc::blocks(Side::Guest).last(), Some(&(1 << 20, 1 << 20)));
+        within(Side::Guest, || drop(block));
+        assert!(held(Side::Guest) < 1024);
+
+        let weather = Weather { loss: 0.05, delays: true, seed: 9, ..Weather::default() };
+        let shape = Shape { seen: Seen::HalfByRule, churn: 0.01 };
+        let mut session = Session::<Full>::shaped(Crowd::new(1000, 0.5, Motion::Steady), 3, weather, shape);
+        (0..60).for_each(|_| _ = session.tick());
+        let (host, guests) = (held(Side::Host), held(Side::Guest));
+        println!("the host holds {host} bytes, three guests {guests}");
+        // 42 bytes an entity in the host's world, and at least as much of it in its history; each guest has a half
+        assert!(host > 100_000 && guests > 100_000, "{host}, {guests}");
+        assert_eq!(SIDES.iter().map(|side| held(*side)).sum::<i64>(), count().live);
+        within(Side::Guest, || session.guests.clear());
+        let left = held(Side::Guest);
+        assert!(left.abs() < guests / 20, "{left} bytes of {guests} that guests took are said to be theirs after their end");
+        within(Side::Host, || drop(session));
+        let left = held(Side::Host);
+        assert!(left.abs() < host / 4, "{left} bytes of {host} that the host took are said to be its after its end");
+    }
 }
