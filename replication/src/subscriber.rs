@@ -9,6 +9,7 @@
 
 mod fate;
 mod flights;
+mod forces;
 mod load;
 mod shared;
 mod sight;
@@ -23,6 +24,7 @@ use crate::presence::Life;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::view::View;
+use forces::Forces;
 use shared::Shared;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -41,15 +43,6 @@ struct Flight {
     /// With the other packets of its send it carried just what changed in that send.
     whole: bool,
     carried: Load,
-}
-
-/// Rows of one block and component that were forced: only packets from this number on make up for it.
-#[derive(Clone, Copy)]
-struct Force {
-    number: u64,
-    block: u32,
-    component: u8,
-    mask: u64,
 }
 
 /// Counters of one stream, as values.
@@ -97,8 +90,7 @@ pub(crate) struct Subscriber {
     fresh: Option<(Tick, u64)>,
     next_number: u64,
     flights: VecDeque<Flight>,
-    /// In ascending order of numbers; those that every open packet is younger than are let go.
-    forces: VecDeque<Force>,
+    forces: Forces,
     pool: Vec<Vec<Carried>>,
     scratch: Vec<u64>,
     /// By component, then block, while losses are looked at: since when `scratch` is owed.
@@ -170,7 +162,7 @@ impl Subscriber {
             fresh: None,
             next_number: first,
             flights: VecDeque::new(),
-            forces: VecDeque::new(),
+            forces: Forces::default(),
             pool: Vec::new(),
             scratch: Vec::new(),
             owed_since: Vec::new(),
@@ -300,18 +292,12 @@ impl Subscriber {
         if self.flights.is_empty() {
             return;
         }
-        let number = self.next_number;
-        let mut same_number = self.forces.iter_mut().rev().take_while(|f| f.number == number);
-        match same_number.find(|f| (f.component, f.block) == (component, block)) {
-            Some(f) => f.mask |= mask,
-            None => self.forces.push_back(Force { number, block, component, mask }),
-        }
+        self.forces.note(self.next_number, (block, component), mask);
     }
 
     /// What an acknowledged packet settles of what it carried.
     fn settled(&self, number: u64, x: &Carried) -> u64 {
-        let later = self.forces.iter().rev().take_while(|f| f.number > number);
-        later.filter(|f| (f.block, f.component) == (x.block, x.component)).fold(x.mask, |mask, f| mask & !f.mask)
+        self.forces.settled(number, (x.block, x.component), x.mask)
     }
 
     fn mark_since(&mut self, block: usize, mask: u64, since: Tick) {

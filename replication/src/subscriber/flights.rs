@@ -237,10 +237,7 @@ impl Subscriber {
             let flight = self.flights.pop_front().expect("it was just looked at");
             self.recycle(flight.carried);
         }
-        let floor = self.oldest();
-        while self.forces.front().is_some_and(|f| f.number <= floor) {
-            self.forces.pop_front();
-        }
+        self.forces.forget(self.oldest());
     }
 
     /// What a later packet carries of a lost one's rows is owed since the lost one's changes: if it is lost too, nothing since then
