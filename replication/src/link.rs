@@ -491,7 +491,7 @@ impl Link {
     }
 
     /// No change up to this tick is unsent, if all up to `known` are captured.
-    pub(crate) fn complete(&self, known: Tick, send_tick: Tick) -> Tick {
+    pub(crate) fn complete(&mut self, known: Tick, send_tick: Tick) -> Tick {
         self.subscriber.oldest_pending(send_tick).map_or(known, |since| since.minus(1).min(known))
     }
 

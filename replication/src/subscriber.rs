@@ -74,6 +74,8 @@ pub(crate) struct Subscriber {
     as_of: Vec<Tick>,
     /// By block, with a view by ghost: session tick of the oldest pending change, or [`NEVER`].
     pub(crate) since: Vec<Tick>,
+    /// A send, and the ghost whose pending change was the oldest in it; nothing older has become pending since.
+    oldest_due: Option<(Tick, usize)>,
     /// By block: indices that the peer was told of.
     known: Vec<u64>,
     base: Tick,
@@ -152,6 +154,7 @@ impl Subscriber {
             stale: Vec::new(),
             as_of: Vec::new(),
             since: Vec::new(),
+            oldest_due: None,
             known: Vec::new(),
             base: publisher.history.now().minus(1),
             answered: publisher.history.now().minus(1),
@@ -301,6 +304,7 @@ impl Subscriber {
     }
 
     fn mark_since(&mut self, block: usize, mask: u64, since: Tick) {
+        self.oldest_due = None;
         if self.view.is_none() {
             self.since[block] = self.since[block].min(since);
             return;
@@ -341,6 +345,7 @@ impl Subscriber {
 
     /// Keeps the base within what both sides remember.
     pub(crate) fn keep_up(&mut self, publisher: &Publisher) {
+        self.oldest_due = None;
         self.shared.note_send(publisher.history.now());
         self.move_base(publisher.history.now().minus(limits::BASE_AGE), publisher);
     }
@@ -460,10 +465,16 @@ impl Subscriber {
     }
 
     /// The session tick of the oldest change that is pending in the send `now`. What is told less often is not due before its time.
-    pub(crate) fn oldest_pending(&self, now: Tick) -> Option<Tick> {
-        let Some(view) = &self.view else { return self.since.iter().min().copied().filter(|s| *s != NEVER) };
-        let due = |i: usize| !self.is_paced(view, i, now);
-        self.since.iter().enumerate().filter(|(i, since)| **since != NEVER && due(*i)).map(|(_, since)| *since).min()
+    pub(crate) fn oldest_pending(&mut self, now: Tick) -> Option<Tick> {
+        let Some(view) = self.view.as_deref() else { return self.since.iter().min().copied().filter(|s| *s != NEVER) };
+        let due = |i: usize| self.since[i] != NEVER && !self.is_paced(view, i, now);
+        // while packets are made less and less is pending: who was the oldest still is
+        if let Some((_, oldest)) = self.oldest_due.filter(|(send, i)| *send == now && due(*i)) {
+            return Some(self.since[oldest]);
+        }
+        let oldest = (0..self.since.len()).filter(|i| due(*i)).min_by_key(|i| self.since[*i])?;
+        self.oldest_due = Some((now, oldest));
+        Some(self.since[oldest])
     }
 
     /// Is a ghost told of changes less often, and was it told of one so lately that the next has to wait? What appears and what
