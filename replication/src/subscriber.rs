@@ -472,7 +472,8 @@ impl Subscriber {
         if let Some((_, oldest)) = self.oldest_due.filter(|(send, i)| *send == now && due(*i)) {
             return Some(self.since[oldest]);
         }
-        let oldest = (0..self.since.len()).filter(|i| due(*i)).min_by_key(|i| self.since[*i])?;
+        // the last of several: equals go in their order
+        let oldest = (0..self.since.len()).rev().filter(|i| due(*i)).min_by_key(|i| self.since[*i])?;
         self.oldest_due = Some((now, oldest));
         Some(self.since[oldest])
     }
