@@ -10,13 +10,13 @@
 mod fate;
 mod flights;
 mod forces;
-mod load;
+mod freight;
 mod shared;
 mod sight;
 mod told;
 
 pub(crate) use fate::Fate;
-pub(crate) use load::{Carried, Load};
+pub(crate) use freight::{Carried, Freight};
 
 use crate::block::bits;
 use crate::history::BLOCK;
@@ -42,7 +42,7 @@ struct Flight {
     lost: bool,
     /// With the other packets of its send it carried just what changed in that send.
     whole: bool,
-    carried: Load,
+    carried: Freight,
 }
 
 /// Counters of one stream, as values.
