@@ -453,6 +453,12 @@ impl Subscriber {
         self.flights.iter().any(|f| !f.acked && !f.lost && f.carried.iter().any(carries))
     }
 
+    /// Lists that wait to be used again.
+    #[cfg(test)]
+    pub(crate) fn idle_lists(&self) -> usize {
+        self.pool.len()
+    }
+
     /// Forces that packets on their way do not make up for.
     #[cfg(test)]
     pub(crate) fn open_forces(&self) -> usize {
