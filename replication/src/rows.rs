@@ -264,7 +264,7 @@ mod tests {
 
     fn value(layout: &Layout, near: Option<&[u32]>, rng: &mut Pcg64Mcg, out: &mut Vec<u32>) {
         if let Pattern::Rotation(bits) = layout.pattern {
-            let turned = near.filter(|_| rng.next_u64() % 8 != 0).map(|near| {
+            let turned = near.filter(|_| !rng.next_u64().is_multiple_of(8)).map(|near| {
                 let mut words = [near[0], near[1], near[2], near[3]];
                 words[1 + (rng.next_u64() % 3) as usize] ^= (rng.next_u64() % 4) as u32;
                 words
@@ -299,7 +299,7 @@ mod tests {
                     value(&layout, Some(&guesses[row * words..][..words]), &mut rng, &mut values);
                 }
                 let rows = rng.next_u64() & rng.next_u64() | 1 << (rng.next_u64() % 64);
-                let guesses = (rng.next_u64() % 8 != 0).then_some(&guesses[..]);
+                let guesses = (!rng.next_u64().is_multiple_of(8)).then_some(&guesses[..]);
                 let tables: Vec<u8> = (0..words).map(|_| (rng.next_u64() % codes::TABLES as u64) as u8).collect();
                 let (mut single, mut many) = (BitWriter::new(), BitWriter::new());
                 let mut places = [(0, 0); BLOCK];
@@ -319,7 +319,7 @@ mod tests {
                 }
                 // cut short, or with other bits in it
                 let mut wrong = bytes[..(rng.next_u64() % (bytes.len() as u64 + 1)) as usize].to_vec();
-                if rng.next_u64() % 2 == 0 {
+                if rng.next_u64().is_multiple_of(2) {
                     wrong.iter_mut().for_each(|byte| *byte ^= (rng.next_u64() & rng.next_u64()) as u8);
                 }
                 let mut reader = BitReader::new(&wrong);

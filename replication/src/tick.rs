@@ -417,8 +417,7 @@ impl Peer {
         let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
         let (now, clock, host) = (self.time.now, self.stamp_clock(), self.is_host());
         let (schema, interval) = (self.schema.clone(), self.send_interval());
-        let packing = self.config.packing;
-        let alone = self.links.len() == 1;
+        let (packing, alone) = (self.config.packing, self.links.len() == 1);
         let (captured, before, known) = (self.time.captured, self.time.captures.0, self.known_tick());
         let link = &mut self.links[index];
         // leftovers go out in ticks of their own, which no capture has moved the base along with
