@@ -125,6 +125,9 @@ pub const LEASE: u64 = 1 << 16;
 pub const MAILBOX_BYTES: usize = 4 << 20;
 /// Events that one peer was sent and has not acknowledged. Beyond, one is refused at the call.
 pub const EVENTS_IN_FLIGHT: usize = 1024;
+/// Events in a second that a guest may send to all, [`EVENTS_IN_FLIGHT`] of them at once. Beyond, one is refused at the call; a guest
+/// that sends twice as many all the same is removed.
+pub const SHARED_EVENTS_RATE: u32 = 4096;
 /// Bits of the largest event: it must fit any packet of state together with its headers.
 pub const EVENT_BITS: usize = 7_000;
 /// Ticks that the tick of a timed event may be ahead of the session.

@@ -168,7 +168,8 @@ pub struct LinkCounters {
     pub malformed: u64,
     /// Writes refused, races included.
     pub refused: u64,
-    /// Messages dropped while they waited for an entity, or because they name none where they must.
+    /// Messages dropped while they waited for an entity, or because they name none where they must; and the peer's shared events that
+    /// were dropped for another guest, which takes too few, once for each such guest.
     pub dropped_messages: u64,
     /// Messages not sent because they name an entity that the peer must not know of.
     pub unseen_messages: u64,

@@ -77,7 +77,11 @@ pub const METRICS: [Metric; 30] = [
     counter("tidelock_malformed_packets_total", "peer", "datagrams that were no valid packet"),
     counter("tidelock_full_total", "peer", "times that the transport had no room for a state packet"),
     counter("tidelock_refused_writes_total", "peer", "writes of a guest that were refused, races included"),
-    counter("tidelock_dropped_messages_total", "peer", "messages dropped while they waited for an entity"),
+    counter(
+        "tidelock_dropped_messages_total",
+        "peer",
+        "messages dropped while they waited for an entity, and shared events that others were too slow for",
+    ),
     counter("tidelock_unsent_messages_total", "peer", "unreliable messages dropped for want of room"),
     counter("tidelock_missed_inputs_total", "peer", "ticks that a host ran without a guest's input"),
     counter("tidelock_late_inputs_total", "peer", "inputs of a guest that came after their tick was run"),

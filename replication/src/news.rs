@@ -211,7 +211,7 @@ pub enum News {
         error: FieldError,
     },
     /// A message was dropped because an entity that it names did not come in time, or is gone, because it names none where it
-    /// must, or because too many of its sender wait. Of many of one sender in one frame the first 64 are told; all are counted in
+    /// must, or because too many of its sender wait, here or, as shared events, for another guest. Of many of one sender in one frame the first 64 are told; all are counted in
     /// [`LinkCounters::dropped_messages`](crate::LinkCounters::dropped_messages).
     MessageDropped {
         /// Who sent it.

@@ -36,6 +36,11 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const LOSSES: u32 = 200;
 /// Bits of an event that never rides along with state: it would take most of the packet.
 const RIDER_BITS: usize = limits::DATAGRAM_MIN_BYTES * 8 / 2;
+/// What is handed on for guests finds so many times the room of a peer's own.
+const HANDED_ON: usize = 2;
+/// Shared events that a host takes of one guest at once: what an honest one may have had on its way while its link was held up, and
+/// then some.
+const TAKEN_AT_ONCE: u32 = 2 * limits::SHARED_EVENTS_RATE + limits::EVENTS_IN_FLIGHT as u32;
 
 /// An event on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +97,22 @@ impl Event {
 /// Numbers of the events that a packet takes along.
 pub(crate) type Riders = SmallVec<[u64; 8]>;
 
+/// Keeps what is taken to a rate, with bursts: the time at which all that was taken has had its share of time.
+#[derive(Debug, Default)]
+struct Pace(Duration);
+
+impl Pace {
+    fn take(&mut self, now: Duration, rate: u32, burst: u32) -> bool {
+        let each = Duration::from_secs(1) / rate;
+        let next = self.0.max(now) + each;
+        let within = next <= now + each * burst;
+        if within {
+            self.0 = next;
+        }
+        within
+    }
+}
+
 /// The events that go to one peer.
 #[derive(Debug)]
 pub(crate) struct EventsOut {
@@ -103,6 +124,10 @@ pub(crate) struct EventsOut {
     waiting: usize,
     /// All in the queue: this peer's own, and those that it hands on for guests.
     loads: [Load; 2],
+    /// Since when the first in the queue is the first.
+    first_since: Duration,
+    /// Guest: of those that go to all.
+    shared: Pace,
     scratch: BitWriter,
 }
 
@@ -143,42 +168,79 @@ impl EventsOut {
     /// Numbers begin with `first`.
     pub(crate) fn new(first: u64) -> Self {
         let (queue, flights) = (VecDeque::new(), VecDeque::new());
-        Self { first, queue, flights, waiting: 0, loads: [Load::default(); 2], scratch: BitWriter::new() }
+        let (loads, first_since, shared, scratch) = ([Load::default(); 2], Duration::ZERO, Pace::default(), BitWriter::new());
+        Self { first, queue, flights, waiting: 0, loads, first_since, shared, scratch }
     }
 
-    /// Takes an event; `false` if too many are not acknowledged yet. What is handed on for guests is counted apart, and finds room
-    /// for twice as many: it takes none from the host's own, nor does a guest that sends too many from the others.
-    pub(crate) fn push(&mut self, schema: &Inner, from_host: bool, event: Event, now: Duration) -> bool {
+    /// Takes an event; gives it back if too many are not acknowledged yet, or a guest sends more to all than it may. What is handed on
+    /// for guests is counted apart, and finds room for twice as many: it takes none from the host's own.
+    pub(crate) fn push(&mut self, schema: &Inner, from_host: bool, event: Event, now: Duration) -> Result<(), Event> {
         self.scratch.clear();
         // its tick may be far from that of the packet
         event.write(schema, from_host, event.at.unwrap_or_default(), &mut self.scratch);
         let bits = self.scratch.len() + 2 * 64;
         let handed_on = from_host && event.relay.is_some();
-        let times = if handed_on { 2 } else { 1 };
+        let times = if handed_on { HANDED_ON } else { 1 };
         let load = &mut self.loads[usize::from(handed_on)];
         let many = load.events >= times * limits::EVENTS_IN_FLIGHT;
         let full = many || load.bytes + bits / 8 > times * limits::LANE_QUEUE_BYTES;
-        if !full {
-            self.queue.push_back(Leaving { event, handed_on, bits, state: State::Waits(now), lost: 0 });
-            self.waiting += 1;
-            load.events += 1;
-            load.bytes += bits / 8;
+        let paced = !from_host && event.relay.is_some();
+        let burst = limits::EVENTS_IN_FLIGHT as u32;
+        if full || paced && !self.shared.take(now, limits::SHARED_EVENTS_RATE, burst) {
+            return Err(event);
         }
-        !full
+        if self.queue.is_empty() {
+            self.first_since = now;
+        }
+        self.queue.push_back(Leaving { event, handed_on, bits, state: State::Waits(now), lost: 0 });
+        self.waiting += 1;
+        load.events += 1;
+        load.bytes += bits / 8;
+        Ok(())
     }
 
-    /// How many of those that are not acknowledged are handed on for a peer. What has arrived behind a lost one is not among them:
-    /// that is the network's doing.
-    pub(super) fn count_of(&self, from: PeerId) -> usize {
-        let lacks = |leaving: &&Leaving| leaving.event.relay == Some(from) && leaving.state != State::There;
-        self.queue.iter().filter(lacks).count()
+    /// Host: takes a guest's event for another guest. Where there is no room, the newest goes of whoever has most that were never sent,
+    /// be it this one: who sends much takes no room from who sends little. Gives what was dropped.
+    pub(super) fn hand_on(&mut self, schema: &Inner, mut event: Event, now: Duration) -> SmallVec<[Event; 1]> {
+        let mut dropped = SmallVec::new();
+        while let Err(refused) = self.push(schema, true, event, now) {
+            let Some(place) = self.newest_of_busiest(refused.relay) else {
+                dropped.push(refused);
+                break;
+            };
+            event = refused;
+            dropped.extend(self.remove_unsent(place));
+        }
+        dropped
     }
 
-    /// Of those in the queue, whose are most?
-    pub(super) fn most_of(&self) -> Option<PeerId> {
-        let mut counts = BTreeMap::new();
-        self.queue.iter().filter_map(|leaving| leaving.event.relay).for_each(|peer| *counts.entry(peer).or_insert(0u32) += 1);
-        counts.into_iter().max_by_key(|(_, count)| *count).map(|(peer, _)| peer)
+    /// Behind the window, where nothing was ever sent: the place of the newest event of the guest that has most there, if those are
+    /// more than those of `but` with one more.
+    fn newest_of_busiest(&self, but: Option<PeerId>) -> Option<usize> {
+        let mut counts = vec![0u32; limits::PEERS];
+        let slot = |relay: Option<PeerId>| relay.map(|peer| usize::from(peer.0) % limits::PEERS);
+        let places = limits::EVENTS_IN_FLIGHT.min(self.queue.len())..self.queue.len();
+        for at in self.queue.range(places.clone()).filter_map(|leaving| slot(leaving.event.relay)) {
+            counts[at] += 1;
+        }
+        let own = slot(but).map_or(0, |at| counts[at] + 1);
+        let (busiest, _) = counts.iter().enumerate().filter(|(_, count)| **count > own).max_by_key(|(_, count)| **count)?;
+        places.rev().find(|place| slot(self.queue[*place].event.relay) == Some(busiest))
+    }
+
+    /// Takes out one behind the window. It has no number yet that anybody knows.
+    fn remove_unsent(&mut self, place: usize) -> Option<Event> {
+        let leaving = self.queue.remove(place)?;
+        let load = &mut self.loads[usize::from(leaving.handed_on)];
+        load.events -= 1;
+        load.bytes -= leaving.bits / 8;
+        self.waiting -= 1;
+        Some(leaving.event)
+    }
+
+    /// Has the oldest one, which was sent, not been acknowledged for so long that whatever waits behind it is the peer's own fault?
+    pub(super) fn is_held_up(&self, now: Duration) -> bool {
+        self.queue.front().is_some_and(|leaving| leaving.lost > 0) && now > self.first_since + limits::LANE_QUEUE_TIME
     }
 
     /// Bits of what waits or is on its way.
@@ -286,6 +348,7 @@ impl EventsOut {
             load.events -= 1;
             load.bytes -= leaving.bits / 8;
             self.first += 1;
+            self.first_since = now;
         }
     }
 }
@@ -299,11 +362,13 @@ pub(crate) struct EventsIn {
     /// Those that came before others that are missing.
     early: BTreeMap<u64, Event>,
     ready: VecDeque<Event>,
+    /// Host: of those for all.
+    shared: Pace,
 }
 
 impl EventsIn {
     pub(crate) fn new(first: u64, from_host: bool) -> Self {
-        Self { from_host, next: first, early: BTreeMap::new(), ready: VecDeque::new() }
+        Self { from_host, next: first, early: BTreeMap::new(), ready: VecDeque::new(), shared: Pace::default() }
     }
 
     /// Reads what rides on a packet of that session tick, with their numbers.
@@ -358,5 +423,10 @@ impl EventsIn {
     /// The next one in order.
     pub(crate) fn pop(&mut self) -> Option<Event> {
         self.ready.pop_front()
+    }
+    /// Host: is an event for all, which comes now, one of no more than a guest may send? With room for what two clocks, and a link that
+    /// was held up, make of it.
+    pub(super) fn is_within_pace(&mut self, now: Duration) -> bool {
+        self.shared.take(now, 2 * limits::SHARED_EVENTS_RATE, TAKEN_AT_ONCE)
     }
 }

@@ -73,7 +73,7 @@ fn index(table: &mut Table, name: &str) -> usize {
 fn forge(table: &mut Table, seat: usize, event: Event) {
     let (now, peer) = (table.now, &mut table.seat(seat).peer);
     let schema = peer.schema.clone();
-    assert!(peer.links[0].events.push(&schema, false, event, now));
+    assert!(peer.links[0].events.push(&schema, false, event, now).is_ok());
 }
 
 fn cheer(table: &mut Table, number: u32, at: Option<Tick>) -> Event {
@@ -269,7 +269,7 @@ fn who_takes_everything_but_one_event_is_too_slow() {
     let schema = schema().0;
     let message = schema.messages.iter().position(|m| m.name == "bang").unwrap();
     let (mut out, mut w) = (EventsOut::new(1), BitWriter::new());
-    assert!(out.push(&schema, true, Event { message, relay: None, at: None, words: vec![1] }, Duration::ZERO));
+    assert!(out.push(&schema, true, Event { message, relay: None, at: None, words: vec![1] }, Duration::ZERO).is_ok());
     for loss in 0..200 {
         assert!(!out.is_stuck(), "after {loss} losses");
         let riders = out.draft(&schema, true, Tick(5), 8000, &mut w);
@@ -277,6 +277,77 @@ fn who_takes_everything_but_one_event_is_too_slow() {
         out.time_out(Duration::from_millis(loss + 1), Duration::from_millis(loss + 1));
     }
     assert!(out.is_stuck());
+}
+
+/// It acknowledges everything but the packet with the event in front, so that nothing far behind that can be sent to it, while others
+/// speak to all: one much, and several of whom each says little.
+#[test]
+fn who_holds_up_its_events_goes_alone_and_costs_nobody_an_event() {
+    for (speakers, each) in [(1, 20), (5, 4)] {
+        let (mut table, network) = game(speakers + 2, &Config::default());
+        let (stubborn, listener) = (1, speakers + 2);
+        let large = Box::new(|_, bytes: &[u8]| if bytes.len() > 700 { Fate::Drop } else { Fate::Pass });
+        let link = network.links()[0];
+        network.edit(link, Direction::Down, |net| net.set_filter(Some(large)));
+        // so far away that it takes minutes until the one in front was lost too often
+        let weather = Conditions { latency: Duration::from_millis(200), ..Conditions::default() };
+        [Direction::Up, Direction::Down].into_iter().for_each(|way| network.set_conditions(link, way, weather));
+        let host = table.seat(0);
+        let letter = Letter { text: "x".repeat(512), more: "y".repeat(300) };
+        host.peer.send_message(&host.world, To::Peer(PeerId(stubborn)), &letter).unwrap();
+        let (mut said, mut frames, began) = (0, 0, table.now);
+        let mut told = vec![Vec::new(); speakers + 2];
+        while table.seat(usize::from(stubborn)).peer.is_in_session() && frames < 1800 {
+            for seat in 2..listener {
+                let guest = table.seat(seat);
+                for number in said..said + each {
+                    guest.peer.send_message(&guest.world, To::All, &Cheer(number)).unwrap();
+                }
+            }
+            said += each;
+            table.rest(1);
+            frames += 1;
+            for e in table.seat(listener).peer.events::<Cheer>().unwrap() {
+                told[usize::from(e.from.0)].push(e.value.0);
+            }
+        }
+        let took = table.now - began;
+        assert!(took > limits::LANE_QUEUE_TIME, "{speakers} speakers: it went after {took:?}");
+        assert!(took < limits::LANE_QUEUE_TIME + Duration::from_secs(2), "{speakers} speakers: it went after {took:?}");
+        table.rest(60);
+        assert_only_went(&mut table, &[usize::from(stubborn)]);
+        let news = table.seat(0).take_news();
+        assert!(!news.iter().any(|n| matches!(n, News::Misbehaved { .. })), "{speakers} speakers: {news:?}");
+        for e in table.seat(listener).peer.events::<Cheer>().unwrap() {
+            told[usize::from(e.from.0)].push(e.value.0);
+        }
+        for (seat, told) in told.iter().enumerate().skip(2) {
+            assert!(told.iter().copied().eq(0..said), "of seat {seat}: {} of {said}", told.len());
+        }
+    }
+}
+
+/// What its own calls refuse, it sends all the same.
+#[test]
+fn who_sends_more_to_all_than_its_calls_take_goes_alone() {
+    let (mut table, _network) = game(3, &Config::default());
+    let event = cheer(&mut table, 5, None);
+    let mut frames = 0;
+    while table.seat(1).peer.is_in_session() && frames < 600 {
+        let (now, peer) = (table.now, &mut table.seat(1).peer);
+        let schema = peer.schema.clone();
+        // as if it were a host's, which has no pace
+        while peer.is_in_session() && peer.links[0].events.push(&schema, true, event.clone(), now).is_ok() {}
+        table.rest(1);
+        frames += 1;
+    }
+    table.rest(30);
+    assert_only_went(&mut table, &[1]);
+    let news = table.seat(0).take_news();
+    let caught = |n: &News| {
+        matches!(n, News::Misbehaved { error: PeerError::OverLimit { what: "the events for all in a second" }, peer: PeerId(1) })
+    };
+    assert!(news.iter().any(caught), "{news:?}");
 }
 
 fn timed(table: &mut Table, from: PeerId, number: u32) -> (usize, Waiting) {

@@ -95,8 +95,7 @@ impl Peer {
     ) -> Result<(), UsageError> {
         let (host, now) = (self.is_host(), self.time.now);
         let event = Leaving { message, relay, at: due, words: words.to_vec() };
-        let taken = self.links[at].events.push(&self.schema, host, event, now);
-        if taken { Ok(()) } else { Err(UsageError::Backlog) }
+        self.links[at].events.push(&self.schema, host, event, now).map_err(|_| UsageError::Backlog)
     }
 
     /// Takes the events that have come from a peer, each in its turn.
@@ -109,27 +108,20 @@ impl Peer {
                 return self.misbehaved(world, index, PeerError::OverLimit { what: "the tick of an event" });
             }
             let from = if self.is_host() { peer } else { relay.unwrap_or(peer) };
-            if self.is_host()
-                && relay.is_some()
-                && let Err(error) = self.relay_event(world, index, message, &words, at)
-            {
-                return self.misbehaved(world, index, error);
+            if self.is_host() && relay.is_some() {
+                if !self.links[index].incoming.events.is_within_pace(self.time.now) {
+                    return self.misbehaved(world, index, PeerError::OverLimit { what: "the events for all in a second" });
+                }
+                self.relay_event(world, index, message, &words, at);
             }
             self.put_in_box(message, Waiting { due: at, ..Waiting::new(from, self.time.now, words) });
         }
     }
 
-    /// Host: a guest's event goes on to the other guests. A guest of whose events as many wait for one of them as that one may lack
-    /// at a time sends too many. Where there is no room at all, it goes who filled it.
-    fn relay_event(
-        &mut self,
-        world: &World,
-        index: usize,
-        message: usize,
-        words: &[u32],
-        due: Option<Tick>,
-    ) -> Result<(), PeerError> {
-        let from = self.links[index].peer;
+    /// Host: a guest's event goes on to the other guests. How fast they take them is not the sender's doing, and it cannot know: what
+    /// finds no room is dropped, and counted. Who holds it up for too long is too slow.
+    fn relay_event(&mut self, world: &World, index: usize, message: usize, words: &[u32], due: Option<Tick>) {
+        let (from, now) = (self.links[index].peer, self.time.now);
         let mut masked = Vec::new();
         for at in (0..self.links.len()).filter(|at| *at != index) {
             let words = match self.hide_names(world, at, message, words, &mut masked) {
@@ -140,18 +132,23 @@ impl Peer {
                     continue;
                 }
             };
-            if self.links[at].events.count_of(from) * 2 > limits::EVENTS_IN_FLIGHT {
-                return Err(PeerError::OverLimit { what: "the events that others can take" });
+            let event = Leaving { message, relay: Some(from), at: due, words: words.to_vec() };
+            let link = &mut self.links[at];
+            let dropped = link.events.hand_on(&self.schema, event, now);
+            if !dropped.is_empty() && link.events.is_held_up(now) {
+                link.give_up();
             }
-            if self.post_event(at, message, words, due, Some(from)).is_err() {
-                let most = self.links[at].events.most_of();
-                match self.links.iter_mut().find(|link| Some(link.peer) == most) {
-                    Some(link) => link.give_up(),
-                    None => self.links[at].give_up(),
-                }
-            }
+            dropped.iter().for_each(|event| self.note_not_handed_on(event));
         }
-        Ok(())
+    }
+
+    fn note_not_handed_on(&mut self, event: &Leaving) {
+        let Some(from) = event.relay else { return };
+        if let Some(link) = self.links.iter_mut().find(|link| link.peer == from) {
+            link.counters.dropped_messages += 1;
+        }
+        let name = self.schema.messages[event.message].name.clone();
+        self.tell_dropped(from, &name);
     }
 
     /// Sends what finds no state to ride along with, in packets without state; `urgent`: only if it must not wait for some.

@@ -102,7 +102,7 @@ fn event(schema: &Inner, promise: Promise, relay: Option<PeerId>, at: Option<Tic
 /// What a peer sends that has these to send, and from which number on.
 fn section(schema: &Inner, from_host: bool, first: u64, events: &[Event], tick: Tick) -> BitWriter {
     let (mut out, mut w) = (EventsOut::new(first), BitWriter::new());
-    events.iter().for_each(|e| assert!(out.push(schema, from_host, e.clone(), Duration::ZERO)));
+    events.iter().for_each(|e| assert!(out.push(schema, from_host, e.clone(), Duration::ZERO).is_ok()));
     let riders = out.draft(schema, from_host, tick, 8 * 1000, &mut w);
     assert_eq!(riders.len(), events.len());
     w
@@ -219,7 +219,7 @@ proptest! {
             let now = Duration::from_millis(step as u64);
             for _ in 0..new {
                 let numbered = Event { at: Some(Tick(sent)), ..event(&schema, Promise::Event, None, None) };
-                sent += u64::from(out.push(&schema, true, numbered, now));
+                sent += u64::from(out.push(&schema, true, numbered, now).is_ok());
             }
             packet += 1;
             let mut w = BitWriter::new();

@@ -144,6 +144,12 @@ impl SchemaBuilder {
 
     /// The same, and a guest can send it to [`To::All`](crate::To::All): the host, which is told it too, hands it on to the other
     /// guests as that guest's. Nobody checks what it says before it is handed on.
+    ///
+    /// A guest may send [`limits::SHARED_EVENTS_RATE`] of them in a second to all; beyond, the call says
+    /// [`UsageError::Backlog`](crate::UsageError::Backlog). The host has each of them exactly once. Another guest that takes them more
+    /// slowly than they come, so that twice [`limits::EVENTS_IN_FLIGHT`] of all guests' wait for it, lacks some: of who has most there,
+    /// the newest are dropped, which the host is told ([`News::MessageDropped`](crate::News::MessageDropped), and
+    /// [`LinkCounters::dropped_messages`](crate::LinkCounters::dropped_messages) of the sender). What it gets is in order all the same.
     #[must_use]
     pub fn shared_event<E: Replicate>(self, name: &str) -> Self {
         self.message_form::<E>(name, Promise::SharedEvent)
