@@ -342,7 +342,7 @@ fn all_of_a_host_together_are_bounded() {
             }
         }
     }
-    assert_eq!(fit.len(), limits::COLLECTIONS_BYTES / (261 * 4004));
+    assert_eq!(fit.len(), limits::COLLECTIONS_BYTES / (261 * (4004 + size_of::<Vec<u8>>() + limits::COLLECTION_ITEM_MEMORY)));
     // a feed that rolls has no place to roll in
     let long = Line { by: 1, text: "x".repeat(4000) };
     let mut feed = peer.list_mut::<Line>().unwrap();
