@@ -339,7 +339,8 @@ impl Peer {
     }
 
     /// The list of an entity, to be changed (host only): it goes to those who are shown the entity, and ends with it. What a guest
-    /// had of it before the entity was hidden from it stays with the guest, as of a definition.
+    /// had of it before the entity was hidden from it stays with the guest, as of a definition, unless there is no room for what it is
+    /// shown now.
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`] at a guest, [`UsageError::NotNetworked`], and

@@ -82,8 +82,15 @@ impl Sent {
     }
 
     #[cfg(test)]
-    pub(super) fn waits(&self) -> (usize, usize, usize) {
-        (self.due.len(), self.hidden.len(), self.weight)
+    pub(super) fn hide(&mut self, at: Key) {
+        self.due.remove(&at);
+        self.hidden.insert((at.1, at.0));
+    }
+
+    #[cfg(test)]
+    pub(super) fn due_now(&mut self, at: Key) -> Vec<Key> {
+        self.owe(at);
+        self.due.iter().copied().collect()
     }
 }
 

@@ -81,6 +81,12 @@ impl Log {
         self.made.clear();
     }
 
+    /// Messages that are kept.
+    #[cfg(test)]
+    pub(super) fn made(&self) -> usize {
+        self.made.len()
+    }
+
     /// Bytes of the operations that are kept.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use tidelock_loopback::{Conditions, Network};
 use tidelock_netcore::error::{DisconnectReason, PeerError};
 
+mod bounds;
+
 /// Which is which in the schema below.
 const LIST: Key = (0, 0);
 const MAP: Key = (1, 0);

@@ -5,6 +5,10 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What travels as an item of a list, or of a map: whatever `bitcode` (version 0.6) can encode and decode. Implemented for all of it.
+///
+/// Its bytes are bounded by [`COLLECTION_ITEM_BYTES`](tidelock_netcore::limits::COLLECTION_ITEM_BYTES), and its own size counts for what
+/// a list may take in memory. What it points to does not: `bitcode` can make far more memory of few bytes where there are vectors in
+/// vectors, and does so at a guest of a hostile host.
 pub trait Item: bitcode::Encode + bitcode::DecodeOwned + Send + Sync + 'static {}
 
 impl<T: bitcode::Encode + bitcode::DecodeOwned + Send + Sync + 'static> Item for T {}

@@ -43,7 +43,7 @@ impl<'a, T: Item> List<'a, T> {
 }
 
 impl<'a, T> List<'a, T> {
-    /// Which of the states that the host had at the end of a send; 0 before the first. At the host, that of the last send, whatever
+    /// Which of the states that the host had at the end of a send; 0 before the first, or that of an earlier one of the same name. At the host, that of the last send, whatever
     /// was changed since.
     #[must_use]
     pub fn revision(&self) -> u64 {
