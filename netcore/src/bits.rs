@@ -214,7 +214,11 @@ impl<'a> BitReader<'a> {
         Ok(if bits == 64 { v } else { v & ((1 << bits) - 1) })
     }
 
-    /// The bits to come, at least 57 of them from the lowest up, zeros behind the end of the input. Consumes nothing.
+    /// So many bits are always in what [`look`](Self::look) shows.
+    pub const SHOWN: u32 = u64::BITS - 7;
+
+    /// The bits to come, at least [`SHOWN`](Self::SHOWN) of them from the lowest up, zeros behind the end of the input. Consumes
+    /// nothing.
     #[inline]
     #[must_use]
     pub fn look(&self) -> u64 {

@@ -10,7 +10,7 @@ use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::presence::{Life, Presence};
 use crate::replicate::RestoreError;
-use crate::waiting::Seat;
+use crate::waiting::Target;
 use hecs::World;
 use smallvec::SmallVec;
 use tidelock_netcore::tick::Tick;
@@ -37,7 +37,7 @@ impl Peer {
         }
         for row in &touched {
             // an entity that is here is born no more, unless the row has become another's
-            if row.components & 1 != 0 || self.seat_of(*row).is_none() && self.slot_seen(row.row).is_none() {
+            if row.components & 1 != 0 || self.target_of(*row).is_none() && self.slot_seen(row.row).is_none() {
                 self.apply_birth(world, row.row);
             }
         }
@@ -56,7 +56,7 @@ impl Peer {
 
     /// The slot of the entity that a row names, if it was found there before and is still here.
     fn slot_seen(&self, row: usize) -> Option<u32> {
-        let slot = self.apply.seats.get(row)?.slot;
+        let slot = self.apply.targets.get(row)?.slot;
         let net = self.links[0].incoming.net(row)?;
         self.entities.get(slot).is_some_and(|r| r.net == net).then_some(slot)
     }
@@ -67,35 +67,32 @@ impl Peer {
             return Some(slot);
         }
         let slot = self.entities.slot_of(self.links[0].incoming.net(row)?)?;
-        self.seat(row).slot = slot;
+        self.target(row).slot = slot;
         Some(slot)
     }
 
-    fn seat(&mut self, row: usize) -> &mut Seat {
-        let seats = &mut self.apply.seats;
-        if seats.len() <= row {
-            seats.resize(row + 1, Seat::NOBODY);
+    fn target(&mut self, row: usize) -> &mut Target {
+        let targets = &mut self.apply.targets;
+        if targets.len() <= row {
+            targets.resize(row + 1, Target::NOBODY);
         }
-        &mut seats[row]
+        &mut targets[row]
     }
 
     /// Where the values that have come for a row go, if none of them asks for more than being written: no presence, nothing of this
     /// peer's own, nothing that waits for another entity.
     #[inline]
-    fn seat_of(&self, touched: Touched) -> Option<WriteOver> {
-        let seat = self.apply.seats.get(touched.row).filter(|seat| touched.components & !seat.plain == 0)?;
-        if !self.apply.withheld.is_empty() {
-            return None;
-        }
-        if seat.version != self.entities.version() {
-            let record = self.entities.get(seat.slot)?;
-            let same = record.net == seat.net && record.mine == seat.mine && record.owners[0].peer == seat.owner;
-            let here = record.entity == seat.entity && record.in_row(PeerId::HOST).is_none_or(|row| row == touched.row);
+    fn target_of(&self, touched: Touched) -> Option<WriteOver> {
+        let target = self.apply.targets.get(touched.row).filter(|target| touched.components & !target.plain == 0)?;
+        if target.version != self.entities.version() {
+            let record = self.entities.get(target.slot)?;
+            let same = record.net == target.net && record.mine == target.mine && record.owners[0].peer == target.owner;
+            let here = record.entity == target.entity && record.in_row(PeerId::HOST).is_none_or(|row| row == touched.row);
             if !(same && here) {
                 return None;
             }
         }
-        Some(WriteOver { entity: seat.entity, slot: seat.slot, row: touched.row as u32 })
+        Some(WriteOver { entity: target.entity, slot: target.slot, row: touched.row as u32 })
     }
 
     fn apply_end(&mut self, world: &mut World, touched: Touched) {
@@ -109,7 +106,7 @@ impl Peer {
         }
         let now = incoming.mirror.now();
         incoming.unbind(touched.row);
-        *self.seat(touched.row) = Seat::NOBODY;
+        *self.target(touched.row) = Target::NOBODY;
         self.apply.wait_no_more(touched.row as u32);
         let for_good = presence.life == Life::Dead;
         let slot = self.entities.slot_of(presence.net);
@@ -314,13 +311,13 @@ impl Peer {
 
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
         let Touched { row, mut components } = touched;
-        if let Some(write) = self.seat_of(touched) {
+        if let Some(write) = self.target_of(touched) {
             bits(components).for_each(|c| self.apply.writes[c as usize].push(write));
-            self.apply.seats[row].version = self.entities.version();
+            self.apply.targets[row].version = self.entities.version();
             return;
         }
+        self.target(row).plain = 0;
         let Some(slot) = self.slot_in(row) else { return };
-        self.seat(row).plain = 0;
         if self.entities.get(slot).and_then(|r| r.in_row(PeerId::HOST)).is_some_and(|other| other != row) {
             return; // of an earlier showing
         }
@@ -331,14 +328,15 @@ impl Peer {
         }
         let Some(record) = self.entities.get(slot) else { return };
         let (mine, entity) = (record.mine, record.entity);
-        // nothing waits for these, nobody is told of them, and none is this peer's own: all of a component are written at once
-        let plain = if self.apply.withheld.is_empty() { self.schema.plain & !mine } else { 0 };
+        // they name nobody, so that nothing waits, nobody is told of them, and none is this peer's own: all of a component are
+        // written at once
+        let plain = self.schema.plain & !mine;
         let predicted = if self.predicts(record) { self.schema.predicted[record.kind] } else { 0 };
         let (net, owner) = (record.net, record.owners[0].peer);
         let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, owner);
         let compared = bits(named).fold(0, |set, c| set | (predicted >> self.schema.off_grid(c as usize) & 1) << c);
         let (version, simple) = (self.entities.version(), self.schema.plain & !mine & named & !compared);
-        *self.seat(row) = Seat { slot, entity, version, net, mine, owner, plain: simple };
+        *self.target(row) = Target { slot, entity, version, net, mine, owner, plain: simple };
         for c in bits(components & named) {
             let c = c as usize;
             let incoming = &self.links[0].incoming;
@@ -480,7 +478,7 @@ impl Peer {
                     self.news.push(News::Changed { entity, component: component() });
                 }
             }
-            Err(RestoreError::Unresolved(missing)) if world.contains(entity) => {
+            Err(RestoreError::Unresolved(missing)) if world.contains(entity) && entry.column.layout().has_entities() => {
                 self.apply.note_naming((net, c), entry.column.layout().entities(words));
                 if missing == NetId(0) || self.mailbox.is_dead(missing) {
                     // it names none, or a dead one, where it needs one: only another value can mend that

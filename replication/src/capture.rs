@@ -5,7 +5,7 @@
 //! [`Networked`] marks.
 
 use crate::block::bits;
-use crate::column::{Quantised, Shadow};
+use crate::column::{QuantisedRows, Shadow};
 use crate::entities::{Entities, NO_ROW, Networked, name_in};
 use crate::history::BLOCK;
 use crate::netid::NetId;
@@ -75,8 +75,9 @@ pub(crate) struct Capture {
     indices: Vec<u32>,
     /// The rows of those at the same places.
     rows: Vec<u32>,
+    pairs: Vec<(u32, u32)>,
     words: Vec<u32>,
-    quantised: Quantised,
+    quantised: QuantisedRows,
     networked: usize,
     /// [`Entities::marked`] at the last capture.
     marked: u64,
@@ -324,6 +325,7 @@ impl Capture {
         if self.indices.is_empty() {
             return;
         }
+        self.sort_by_row();
         let names = name_in(scene.world);
         let (indices, rows) = (std::mem::take(&mut self.indices), std::mem::take(&mut self.rows));
         let mut quantised = std::mem::take(&mut self.quantised);
@@ -343,18 +345,31 @@ impl Capture {
                 continue;
             }
             let end = failed.peek().map_or(rows.len(), |f| f.0);
-            let (count, mask) = run(&rows[n..end]);
+            let (count, mask) = stretch(&rows[n..end]);
             let words = &quantised.words[n * stride..(n + count) * stride];
-            self.take_run(scene, c, &rows[n..n + count], mask, words, notify, findings);
+            self.take_rows(scene, c, &rows[n..n + count], mask, words, notify, findings);
             n += count;
         }
         drop(failed);
         (self.indices, self.rows, self.quantised) = (indices, rows, quantised);
     }
 
+    /// Puts what was found in the order of rows: an archetype's goes apart from it as entities come and go.
+    fn sort_by_row(&mut self) {
+        if self.rows.is_sorted() {
+            return;
+        }
+        self.pairs.clear();
+        self.pairs.extend(self.rows.iter().copied().zip(self.indices.iter().copied()));
+        self.pairs.sort_unstable();
+        for (i, (row, index)) in self.pairs.iter().enumerate() {
+            (self.rows[i], self.indices[i]) = (*row, *index);
+        }
+    }
+
     /// Takes the values of some rows of one block.
     #[expect(clippy::too_many_arguments, reason = "the values, whose they are, and what is found")]
-    fn take_run(
+    fn take_rows(
         &mut self,
         scene: &mut Scene<'_>,
         c: usize,
@@ -369,15 +384,17 @@ impl Capture {
             let slots = rows.iter().filter_map(|row| publisher.slot(*row as usize));
             slots.for_each(|slot| _ = self.unsendable.remove(&(slot, c)));
         }
-        if let Some(changed) = publisher.set_rows(c, block, mask, words, scene.tick) {
-            if notify {
-                let slots = bits(changed).filter_map(|bit| publisher.slot(block * BLOCK + bit as usize));
-                findings.changed.extend(slots.map(|slot| (slot, c)));
-            }
+        let (simple, changed) = publisher.set_rows(c, block, mask, words, scene.tick);
+        if notify {
+            let slots = bits(changed).filter_map(|bit| publisher.slot(block * BLOCK + bit as usize));
+            findings.changed.extend(slots.map(|slot| (slot, c)));
+        }
+        if simple == mask {
             return;
         }
         let stride = words.len() / rows.len();
-        for (n, row) in rows.iter().map(|row| *row as usize).enumerate() {
+        let rows = rows.iter().map(|row| *row as usize).enumerate();
+        for (n, row) in rows.filter(|(_, row)| simple >> (row % BLOCK) & 1 == 0) {
             let words = &words[n * stride..][..stride];
             let first = publisher.ever(row) >> c & 1 == 0;
             let changed = publisher.set(c, row, words, scene.tick, false);
@@ -400,7 +417,7 @@ impl Capture {
 }
 
 /// How many rows from the first on are of its block, in ascending order, and which.
-fn run(rows: &[u32]) -> (usize, u64) {
+fn stretch(rows: &[u32]) -> (usize, u64) {
     let block = rows[0] as usize / BLOCK;
     let (mut count, mut mask) = (0, 0u64);
     for &row in rows {

@@ -39,6 +39,8 @@ const FIRST_MEAN: f64 = 0.15;
 const FIRST_DEVIATION: f64 = 1.5;
 /// Small numbers have their code and their own bits in one look.
 const SMALL: usize = 256;
+/// The most bits of one of them: the two highest bits of a number are in its token.
+pub(crate) const SMALL_BITS: u32 = LONGEST + SMALL.ilog2() - 2;
 
 static TABLE: LazyLock<Vec<Table>> = LazyLock::new(|| (0..TABLES).map(|i| Table::new(&lengths(i))).collect());
 
@@ -71,8 +73,6 @@ pub(crate) struct Table {
     pub(crate) cost: [u8; TOKENS],
 }
 
-/// So many bits of what [`BitReader::look`] shows are always there.
-const SHOWN: u32 = 57;
 /// In place of a number of own bits: the escape.
 const NO_NUMBER: u64 = 31;
 
@@ -139,7 +139,7 @@ impl Table {
         let entry = self.look[(ahead & ((1 << LONGEST) - 1)) as usize];
         let (len, own) = (entry & 15, entry >> 4 & 31);
         let bits = (len + own) as u32;
-        (own != NO_NUMBER && at + bits <= SHOWN).then(|| ((entry >> 9) + (ahead >> len & ((1 << own) - 1)), bits))
+        (own != NO_NUMBER && at + bits <= BitReader::SHOWN).then(|| ((entry >> 9) + (ahead >> len & ((1 << own) - 1)), bits))
     }
 
     /// Has z a token here, but for the escape?

@@ -31,9 +31,9 @@ pub struct Write {
 
 /// A check of what a peer wrote: the value before, the new one. `Err` refuses it.
 pub(crate) type Validator<C> = Box<dyn Fn(Option<&C>, &C, &Write) -> Result<(), &'static str> + Send + Sync>;
-/// Quantised values, one after the other.
+/// QuantisedRows values, one after the other.
 #[derive(Default)]
-pub(crate) struct Quantised {
+pub(crate) struct QuantisedRows {
     pub(crate) words: Vec<u32>,
     /// Those that cannot travel, by their number, ascending; their words say nothing.
     pub(crate) failed: Vec<(usize, FieldError)>,
@@ -160,7 +160,7 @@ pub(crate) trait Column: Send + Sync {
     /// A copy of an archetype's raw values, to compare with later.
     fn shadow(&self) -> Box<dyn Shadow>;
     /// Quantises the values at `indices`, in order.
-    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, into: &mut Quantised);
+    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, into: &mut QuantisedRows);
     /// Quantises one entity's value; `None` if it has none.
     fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>>;
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError>;
@@ -237,16 +237,19 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
         Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), fresh: Vec::new(), of: std::marker::PhantomData })
     }
 
-    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, into: &mut Quantised) {
+    fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, into: &mut QuantisedRows) {
         let stride = self.layout.words();
         into.failed.clear();
-        // what is left of other values is written over; of no words, there is nothing to say
-        into.words.resize(indices.len() * stride, 0);
+        if into.words.len() < indices.len() * stride {
+            into.words.resize(indices.len() * stride, 0);
+        }
         let column = archetype.get::<&C>().expect("only archetypes with the component are asked");
-        for (n, (&i, words)) in indices.iter().zip(into.words.chunks_exact_mut(stride.max(1))).enumerate() {
-            let mut out = Quantiser::new(words, names).on_grid(self.fine);
-            if let Err(error) = self.form.quantise(&column[i as usize], &mut out) {
-                into.failed.push((n, error));
+        for (n, &i) in indices.iter().enumerate() {
+            // what other values have left there is written over
+            let mut out = Quantiser::new(&mut into.words[n * stride..][..stride], names).on_grid(self.fine);
+            match self.form.quantise(&column[i as usize], &mut out) {
+                Ok(()) => debug_assert_eq!(out.written(), stride, "a form writes all the words that it describes"),
+                Err(error) => into.failed.push((n, error)),
             }
         }
     }

@@ -220,6 +220,7 @@ impl Entities {
     pub(crate) fn set_spawner(&mut self, slot: u32, guest: PeerId) {
         if let Some(record) = self.records.get_mut(slot as usize).and_then(Option::as_mut) {
             record.spawner = guest;
+            self.version += 1;
             *self.spawned.entry(guest).or_default() += 1;
         }
     }
@@ -244,7 +245,7 @@ impl Entities {
         self.marked
     }
 
-    /// As long as this stays the same, what is known of owners, rows and handles holds.
+    /// As long as this stays the same, so does every record.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -253,6 +254,7 @@ impl Entities {
     pub(crate) fn set_row(&mut self, slot: u32, row: u32) {
         if let Some(record) = self.records.get_mut(slot as usize).and_then(Option::as_mut) {
             record.out_row = row;
+            self.version += 1;
             self.routes[slot as usize].row = row;
         }
     }

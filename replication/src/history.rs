@@ -287,29 +287,17 @@ impl History {
         copy_words(current, words);
     }
 
-    /// [Records](Self::record) values of some rows of a block, none of which has changed in the open tick yet. `words`: the values
-    /// of all the rows of `all`, in order, which they are among.
-    pub(crate) fn record_rows(&mut self, c: usize, block: usize, (rows, all): (u64, u64), words: &[u32], mark: Mark) {
-        let (stride, at) = (self.strides[c], c * self.blocks + block);
-        let (columns, blocks) = (self.strides.len(), self.blocks);
-        let slot = &mut self.slots[self.now.0 as usize % RING];
-        slot.fit(columns, blocks);
-        debug_assert_eq!(slot.changed[at] & rows, 0);
-        let offset = slot.log.len() as u32;
-        let block_words = &mut self.columns[c][block * BLOCK * stride..][..BLOCK * stride];
-        for (i, bit) in crate::block::bits(all).enumerate() {
-            if rows >> bit & 1 != 0 {
-                let new = &words[i * stride..][..stride];
-                let current = &mut block_words[bit as usize * stride..][..stride];
-                push_words(&mut slot.log, current);
-                copy_words(current, new);
-            }
-        }
-        slot.add_segment(c, at, Segment { mask: rows, offset, next: NONE, mark });
-    }
-
-    /// The same for those of the rows that have another value; says which.
-    pub(crate) fn set_rows(&mut self, c: usize, block: usize, rows: u64, words: &[u32], mark: Mark) -> u64 {
+    /// Sets values of some `rows` of a block in the open tick, in which none of them has changed yet; says which it changed. `words`:
+    /// the values of the rows of `all`, which they are among, in order. `renew`: what is the same counts as changed too.
+    pub(crate) fn put_rows(
+        &mut self,
+        c: usize,
+        block: usize,
+        (rows, all): (u64, u64),
+        words: &[u32],
+        mark: Mark,
+        renew: bool,
+    ) -> u64 {
         let (stride, at) = (self.strides[c], c * self.blocks + block);
         let (columns, blocks) = (self.strides.len(), self.blocks);
         let slot = &mut self.slots[self.now.0 as usize % RING];
@@ -318,17 +306,21 @@ impl History {
         let offset = slot.log.len() as u32;
         let values = &mut self.columns[c][block * BLOCK * stride..][..BLOCK * stride];
         let mut changed = 0;
-        for (new, bit) in words.chunks_exact(stride.max(1)).zip(crate::block::bits(rows)) {
-            let current = &mut values[bit as usize * stride..][..stride];
+        for (i, bit) in crate::block::bits(all).enumerate().filter(|(_, bit)| rows >> bit & 1 != 0) {
+            let (new, current) = (&words[i * stride..][..stride], &mut values[bit as usize * stride..][..stride]);
             // all words are looked at: most differ somewhere, and where is not foreseen
-            if current.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new) != 0 {
+            if renew || current.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new) != 0 {
                 push_words(&mut slot.log, current);
                 copy_words(current, new);
                 changed |= 1 << bit;
             }
         }
         if changed != 0 {
-            slot.add_segment(c, at, Segment { mask: changed, offset, next: NONE, mark });
+            let next = if slot.changed[at] == 0 { NONE } else { slot.head[at] };
+            slot.changed[at] |= changed;
+            slot.any |= 1 << c;
+            slot.head[at] = slot.segments.len() as u32;
+            slot.segments.push(Segment { mask: changed, offset, next, mark });
         }
         changed
     }
@@ -495,15 +487,6 @@ impl Slot {
             self.changed.resize(columns * blocks, 0);
             self.head.resize(columns * blocks, NONE);
         }
-    }
-
-    /// A segment of rows that have not changed in this tick so far.
-    fn add_segment(&mut self, c: usize, at: usize, segment: Segment) {
-        let next = if self.changed[at] == 0 { NONE } else { self.head[at] };
-        self.changed[at] |= segment.mask;
-        self.any |= 1 << c;
-        self.head[at] = self.segments.len() as u32;
-        self.segments.push(Segment { next, ..segment });
     }
 
     fn push(&mut self, at: usize, bit: u64, c: usize, old: &[u32], mark: Mark) {

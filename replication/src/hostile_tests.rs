@@ -23,6 +23,10 @@ struct Target(Entity);
 struct Pawn;
 
 fn table(guests: usize, refusals: u32) -> Table {
+    table_in(guests, refusals, Conditions { latency: Duration::from_millis(20), ..Conditions::default() })
+}
+
+fn table_in(guests: usize, refusals: u32, weather: Conditions) -> Table {
     let schema = Schema::builder("hostile")
         .component::<Count>("count", |c| c)
         .component::<Target>("target", |c| c)
@@ -32,7 +36,6 @@ fn table(guests: usize, refusals: u32) -> Table {
     let network = Network::new(7);
     let config = Config { refusals, ..Config::default() };
     let mut table = Table::new(7, &schema, config.clone(), network.host()).unwrap();
-    let weather = Conditions { latency: Duration::from_millis(20), ..Conditions::default() };
     for _ in 0..guests {
         table.join(config.clone(), network.join(weather, weather)).unwrap();
     }
@@ -125,6 +128,29 @@ fn forces_do_not_pile_up() {
     }
     // two components in five blocks of 64 rows
     assert_eq!(host.links[0].subscriber.open_forces() - before, 10);
+}
+
+/// What was shared with others and had to be changed for one goes back where it came from.
+#[test]
+fn lists_of_what_was_lost_do_not_pile_up() {
+    let mut table = table_in(3, 100, Conditions { latency: Duration::from_millis(20), loss: 0.1, ..Conditions::default() });
+    let all: Vec<Entity> = (0..400).map(|_| spawn(&mut table, 0).0).collect();
+    table.rest(60);
+    let mut most = [0; 2];
+    for (n, most) in most.iter_mut().enumerate() {
+        for tick in 0..400 {
+            let host = table.seat(0);
+            for entity in &all {
+                *host.world.get::<&mut Count>(*entity).unwrap() = Count((tick + n * 7) as u16 + 2);
+            }
+            table.rest(1);
+            let pools = table.seat(0).peer.links.iter().map(|link| link.subscriber.idle_lists());
+            *most = (*most).max(pools.max().unwrap());
+        }
+    }
+    let lost: u64 = table.seat(0).peer.links.iter().map(|link| link.subscriber.stats.lost).sum();
+    assert!(lost > 100, "{lost} packets were lost");
+    assert!(most[1] <= most[0] + 4, "lists pile up: {most:?}");
 }
 
 /// Who aims at one after the other is remembered for the one that it aims at now.

@@ -409,7 +409,7 @@ impl Incoming {
         };
         for (rows, rested) in [(quick & !rested, false), (quick & rested, true)] {
             if rows != 0 {
-                self.mirror.record_rows(c, block, (rows, mask), words, Mark { sample, first: false, rested });
+                self.mirror.put_rows(c, block, (rows, mask), words, Mark { sample, first: false, rested }, true);
             }
         }
         bits(quick).for_each(|bit| self.touch(c, first + bit as usize));

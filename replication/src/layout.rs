@@ -72,7 +72,7 @@
 use crate::field::{ANGLE_BITS, MAX_ORDER, NORMAL_BITS, QUAT_BITS, STEP_ORDER, Step, text_words};
 use crate::netid::NetId;
 use crate::replicate::Replicate;
-use crate::rows::Shape;
+use crate::rows::Pattern;
 use thiserror::Error;
 use tidelock_netcore::limits;
 use xxhash_rust::xxh3::Xxh3;
@@ -240,7 +240,7 @@ pub struct Layout {
     pub(crate) codes: Vec<FieldCode>,
     /// By powers of two of a base's age: the usual table of each field that has one.
     pub(crate) tables: [Vec<u8>; AGE_ORDERS],
-    pub(crate) shape: Shape,
+    pub(crate) pattern: Pattern,
     words: usize,
     worst_bits: usize,
     entities: bool,
@@ -528,8 +528,8 @@ impl LayoutBuilder {
         let entities = codes.contains(&FieldCode::Entity);
         let coded = || codes.iter().filter(|c| c.has_table());
         let tables = std::array::from_fn(|grow| coded().map(|c| c.usual_table(grow as u32)).collect());
-        let shape = Shape::of(&codes);
-        Ok(Layout { fields, tables, codes, shape, words, worst_bits, entities })
+        let pattern = Pattern::of(&codes);
+        Ok(Layout { fields, tables, codes, pattern, words, worst_bits, entities })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::schema::Inner;
-use crate::subscriber::{Carried, Load, NEVER, Subscriber};
+use crate::subscriber::{Carried, Freight, NEVER, Subscriber};
 use crate::tuner::{Tuner, older};
 use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
@@ -131,12 +131,13 @@ impl Builder<'_> {
 }
 
 /// What one packet's body holds.
+#[derive(Default)]
 pub(crate) struct Body {
-    pub(crate) carried: Load,
+    pub(crate) carried: Freight,
     /// Values in it.
     pub(crate) values: usize,
-    /// It tells of presence.
-    pub(crate) presence: bool,
+    /// There may be presence among them.
+    pub(crate) may_introduce: bool,
     /// Nothing that is pending was left out.
     pub(crate) all: bool,
     /// And nothing beside it was put in, here or in an earlier packet of the send.
@@ -235,8 +236,8 @@ impl Assembler<'_> {
         let values = self.scratch.tally.components.iter().sum::<u64>() - counted;
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
-        let (values, presence) = (self.scratch.values, self.scratch.components & 1 != 0);
-        Body { carried: Load::Own(carried), values, presence, all: !full, whole: !full && self.scratch.confirmed }
+        let (values, may_introduce) = (self.scratch.values, self.scratch.components & 1 != 0);
+        Body { carried: Freight::Own(carried), values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
     }
 
     /// Is the peer told the velocities that guesses of what is pending are made from?
@@ -263,9 +264,9 @@ impl Assembler<'_> {
         subscriber.tally.add(&packet.tally);
         subscriber.take_packet(&packet.carried, &packet.emptied);
         Some(Body {
-            carried: Load::Shared(packet.carried.clone()),
+            carried: Freight::Shared(packet.carried.clone()),
             values: packet.values,
-            presence: false,
+            may_introduce: false,
             all: packet.all,
             whole: packet.all,
         })

@@ -10,7 +10,7 @@ use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::receipts::{Decision, Receipt, Receipts};
 use crate::schema::Inner;
-use crate::subscriber::{Carried, Load, Subscriber};
+use crate::subscriber::{Carried, Freight, Subscriber};
 use crate::values::{Coded, ValueCache};
 use crate::view::View;
 use rustc_hash::FxHashMap;
@@ -216,9 +216,9 @@ impl Picker<'_> {
         }
         let values = carried.iter().map(|x| x.mask.count_ones() as usize).sum();
         Body {
-            carried: Load::Own(carried),
+            carried: Freight::Own(carried),
             values,
-            presence: true,
+            may_introduce: true,
             all: *next >= order.len() && waiting.is_empty(),
             whole: false,
         }

@@ -219,16 +219,13 @@ impl Publisher {
         true
     }
 
-    /// Sets values of some rows of a block in the open tick, all of which have had one under their binding and none of which has
-    /// any from another peer; says which are a change, or `None`, and does nothing, where it is not as simple as that. `words`:
-    /// the values in the order of the rows.
-    pub(crate) fn set_rows(&mut self, c: usize, block: usize, rows: u64, words: &[u32], sample: Tick) -> Option<u64> {
-        let now = self.history.now();
-        let simple = rows & !self.ever_rows(c, block) == 0 && rows & self.remote_rows[block] == 0;
-        if !simple || self.history.changed_in(c, block, now) & rows != 0 {
-            return None;
-        }
-        Some(self.history.set_rows(c, block, rows, words, Mark::at(sample)))
+    /// Sets values of those among some rows of a block of which that is all: they have had one under their binding, none from
+    /// another peer, and none in the open tick. Says which these are, and for which it is a change. `words`: the values of all the
+    /// rows, in their order.
+    pub(crate) fn set_rows(&mut self, c: usize, block: usize, rows: u64, words: &[u32], sample: Tick) -> (u64, u64) {
+        let changed = self.history.changed_in(c, block, self.history.now());
+        let simple = rows & self.ever_rows(c, block) & !self.remote_rows[block] & !changed;
+        (simple, self.history.put_rows(c, block, (simple, rows), words, Mark::at(sample), false))
     }
 
     /// Sets a value in the open tick and counts it as changed even if it is the same.

@@ -14,7 +14,7 @@ use tidelock_netcore::bits::{BitError, BitReader, BitWriter, unzigzag};
 
 /// What all values of a layout are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum Pattern {
     /// So many numbers, 1 to [`NUMBERS`].
     Numbers(usize),
     /// One rotation, of parts of so many bits.
@@ -25,11 +25,12 @@ pub(crate) enum Shape {
 
 /// The codes of so many small differences fit a word of 64 bits.
 const NUMBERS: usize = 4;
+const _: () = assert!(NUMBERS as u32 * codes::SMALL_BITS <= u64::BITS);
 
 /// Where a value stands in a writer: its first bit, and how many it has.
 pub(crate) type Place = (u32, u16);
 
-impl Shape {
+impl Pattern {
     pub(crate) fn of(codes: &[FieldCode]) -> Self {
         match *codes {
             [FieldCode::Quat { bits }] => Self::Rotation(bits),
@@ -54,12 +55,12 @@ impl Layout {
         w: &mut BitWriter,
         places: &mut [Place],
     ) {
-        match (self.shape, guesses) {
-            (Shape::Numbers(1), Some(guesses)) => self.write_numbers::<1>(rows, values, guesses, tables, w, places),
-            (Shape::Numbers(2), Some(guesses)) => self.write_numbers::<2>(rows, values, guesses, tables, w, places),
-            (Shape::Numbers(3), Some(guesses)) => self.write_numbers::<3>(rows, values, guesses, tables, w, places),
-            (Shape::Numbers(4), Some(guesses)) => self.write_numbers::<4>(rows, values, guesses, tables, w, places),
-            (Shape::Rotation(_), Some(guesses)) => self.write_rotations(rows, values, guesses, tables, w, places),
+        match (self.pattern, guesses) {
+            (Pattern::Numbers(1), Some(guesses)) => self.write_numbers::<1>(rows, values, guesses, tables, w, places),
+            (Pattern::Numbers(2), Some(guesses)) => self.write_numbers::<2>(rows, values, guesses, tables, w, places),
+            (Pattern::Numbers(3), Some(guesses)) => self.write_numbers::<3>(rows, values, guesses, tables, w, places),
+            (Pattern::Numbers(4), Some(guesses)) => self.write_numbers::<4>(rows, values, guesses, tables, w, places),
+            (Pattern::Rotation(_), Some(guesses)) => self.write_rotations(rows, values, guesses, tables, w, places),
             _ => {
                 let words = self.words();
                 for row in bits(rows).map(|bit| bit as usize) {
@@ -135,12 +136,12 @@ impl Layout {
         r: &mut BitReader<'_>,
         out: &mut [u32],
     ) -> Result<(), BitError> {
-        match (self.shape, guesses) {
-            (Shape::Numbers(1), Some(guesses)) => self.read_numbers::<1>(rows, guesses, tables, r, out),
-            (Shape::Numbers(2), Some(guesses)) => self.read_numbers::<2>(rows, guesses, tables, r, out),
-            (Shape::Numbers(3), Some(guesses)) => self.read_numbers::<3>(rows, guesses, tables, r, out),
-            (Shape::Numbers(4), Some(guesses)) => self.read_numbers::<4>(rows, guesses, tables, r, out),
-            (Shape::Rotation(bits), Some(guesses)) => self.read_rotations(bits, rows, guesses, tables, r, out),
+        match (self.pattern, guesses) {
+            (Pattern::Numbers(1), Some(guesses)) => self.read_numbers::<1>(rows, guesses, tables, r, out),
+            (Pattern::Numbers(2), Some(guesses)) => self.read_numbers::<2>(rows, guesses, tables, r, out),
+            (Pattern::Numbers(3), Some(guesses)) => self.read_numbers::<3>(rows, guesses, tables, r, out),
+            (Pattern::Numbers(4), Some(guesses)) => self.read_numbers::<4>(rows, guesses, tables, r, out),
+            (Pattern::Rotation(bits), Some(guesses)) => self.read_rotations(bits, rows, guesses, tables, r, out),
             _ => {
                 let words = self.words();
                 for (bit, value) in bits(rows).zip(out.chunks_exact_mut(words.max(1))) {
@@ -221,7 +222,7 @@ impl Layout {
     /// Makes guesses of some rows of a block from their last motion, as [`go_on`](Layout::go_on) does: `values` hold the baseline's
     /// words, `older` those from before.
     pub(crate) fn go_on_rows(&self, rows: u64, older: &[u32], values: &mut [u32]) {
-        if let Shape::Rotation(parts) = self.shape {
+        if let Pattern::Rotation(parts) = self.pattern {
             for at in bits(rows).map(|bit| bit as usize * 4) {
                 let value = &mut values[at..at + 4];
                 let next = turn_on(four(&older[at..]), four(value), parts);
@@ -262,8 +263,8 @@ mod tests {
     }
 
     fn value(layout: &Layout, near: Option<&[u32]>, rng: &mut Pcg64Mcg, out: &mut Vec<u32>) {
-        if let Shape::Rotation(bits) = layout.shape {
-            let turned = near.filter(|_| rng.next_u64() % 8 != 0).map(|near| {
+        if let Pattern::Rotation(bits) = layout.pattern {
+            let turned = near.filter(|_| !rng.next_u64().is_multiple_of(8)).map(|near| {
                 let mut words = [near[0], near[1], near[2], near[3]];
                 words[1 + (rng.next_u64() % 3) as usize] ^= (rng.next_u64() % 4) as u32;
                 words
@@ -298,7 +299,7 @@ mod tests {
                     value(&layout, Some(&guesses[row * words..][..words]), &mut rng, &mut values);
                 }
                 let rows = rng.next_u64() & rng.next_u64() | 1 << (rng.next_u64() % 64);
-                let guesses = (rng.next_u64() % 8 != 0).then_some(&guesses[..]);
+                let guesses = (!rng.next_u64().is_multiple_of(8)).then_some(&guesses[..]);
                 let tables: Vec<u8> = (0..words).map(|_| (rng.next_u64() % codes::TABLES as u64) as u8).collect();
                 let (mut single, mut many) = (BitWriter::new(), BitWriter::new());
                 let mut places = [(0, 0); BLOCK];
@@ -318,7 +319,7 @@ mod tests {
                 }
                 // cut short, or with other bits in it
                 let mut wrong = bytes[..(rng.next_u64() % (bytes.len() as u64 + 1)) as usize].to_vec();
-                if rng.next_u64() % 2 == 0 {
+                if rng.next_u64().is_multiple_of(2) {
                     wrong.iter_mut().for_each(|byte| *byte ^= (rng.next_u64() & rng.next_u64()) as u8);
                 }
                 let mut reader = BitReader::new(&wrong);

@@ -10,13 +10,13 @@
 mod fate;
 mod flights;
 mod forces;
-mod load;
+mod freight;
 mod shared;
 mod sight;
 mod told;
 
 pub(crate) use fate::Fate;
-pub(crate) use load::{Carried, Load};
+pub(crate) use freight::{Carried, Freight};
 
 use crate::block::bits;
 use crate::history::BLOCK;
@@ -42,7 +42,7 @@ struct Flight {
     lost: bool,
     /// With the other packets of its send it carried just what changed in that send.
     whole: bool,
-    carried: Load,
+    carried: Freight,
 }
 
 /// Counters of one stream, as values.
@@ -451,6 +451,12 @@ impl Subscriber {
         let (block, bit) = ((index / BLOCK) as u32, 1u64 << (index % BLOCK));
         let carries = |x: &Carried| x.block == block && usize::from(x.component) == c && x.mask & bit != 0;
         self.flights.iter().any(|f| !f.acked && !f.lost && f.carried.iter().any(carries))
+    }
+
+    /// Lists that wait to be used again.
+    #[cfg(test)]
+    pub(crate) fn idle_lists(&self) -> usize {
+        self.pool.len()
     }
 
     /// Forces that packets on their way do not make up for.

@@ -17,7 +17,7 @@ use crate::incoming::Reception;
 use crate::link::Link;
 use crate::messages::Way;
 use crate::news::News;
-use crate::outgoing::{Assembler, Body, Builder, Draft};
+use crate::outgoing::{Assembler, Builder, Draft};
 use crate::peer::{Peer, Role};
 use crate::pick::Picker;
 use crate::present::session_ticks;
@@ -417,8 +417,7 @@ impl Peer {
         let (tick, send_tick) = (self.time.tick, self.publisher.history.now());
         let (now, clock, host) = (self.time.now, self.stamp_clock(), self.is_host());
         let (schema, interval) = (self.schema.clone(), self.send_interval());
-        let packing = self.config.packing;
-        let alone = self.links.len() == 1;
+        let (packing, alone) = (self.config.packing, self.links.len() == 1);
         let (captured, before, known) = (self.time.captured, self.time.captures.0, self.known_tick());
         let link = &mut self.links[index];
         // leftovers go out in ticks of their own, which no capture has moved the base along with
@@ -451,9 +450,10 @@ impl Peer {
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
             let room = (limit * 8).saturating_sub(packet.len() + HEADER_SLACK + section.len());
-            let Body { carried, values, presence, all, whole } = builder.fill(&mut link.subscriber, room, body);
-            if carried.is_empty() {
-                link.subscriber.return_pending(carried);
+            let body = builder.fill(&mut link.subscriber, room, body);
+            let all = body.all;
+            if body.carried.is_empty() {
+                link.subscriber.return_pending(body.carried);
                 // not even the first value fits beside the events
                 if !all && !riders.is_empty() {
                     crowded = true;
@@ -473,7 +473,7 @@ impl Peer {
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
                     link.scarce = Scarce::Transport;
-                    link.subscriber.return_pending(carried);
+                    link.subscriber.return_pending(body.carried);
                     return used;
                 }
             }
@@ -481,7 +481,7 @@ impl Peer {
             link.state_sent(size, all, now);
             link.note_sent(size, now, true);
             link.events.sent(header.number, now, riders);
-            link.subscriber.sent(send_tick, now, carried, (values, presence), whole);
+            link.subscriber.sent(send_tick, now, body);
             if all {
                 return true;
             }

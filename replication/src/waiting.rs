@@ -46,18 +46,16 @@ pub(crate) struct Buffers {
     pub(crate) takeovers: Vec<usize>,
     /// By component: what is to be written over what is there.
     pub(crate) writes: Vec<Vec<WriteOver>>,
-    /// By row: whose it was when values of it were last taken.
-    pub(crate) seats: Vec<Seat>,
+    /// By row: where its values go.
+    pub(crate) targets: Vec<Target>,
 }
 
-/// What was found out about a row, and holds as long as no presence of it comes and the entity's record says the same.
-///
-/// [`Entities::version`]: crate::entities::Entities::version
+/// Where the values of a row go: holds as long as no presence of the row comes and the entity's record says the same.
 #[derive(Clone, Copy)]
-pub(crate) struct Seat {
+pub(crate) struct Target {
     pub(crate) slot: u32,
     pub(crate) entity: Entity,
-    /// [`Entities::version`] when it was found out: the record need not be asked while that is the same.
+    /// The register's [`version`](crate::entities::Entities::version) when it was found out: the record need not be asked while that is the same.
     pub(crate) version: u64,
     pub(crate) net: NetId,
     pub(crate) mine: u64,
@@ -66,7 +64,7 @@ pub(crate) struct Seat {
     pub(crate) plain: u64,
 }
 
-impl Seat {
+impl Target {
     pub(crate) const NOBODY: Self =
         Self { slot: u32::MAX, entity: Entity::DANGLING, version: 0, net: NetId(0), mine: 0, owner: PeerId::HOST, plain: 0 };
 }

@@ -3,11 +3,10 @@
 use super::events::Event as Leaving;
 use super::{Peer, Seen, To, Waiting};
 use crate::error::UsageError;
-use crate::outgoing::Draft;
+use crate::outgoing::{Body, Draft};
 use crate::peer_id::PeerId;
 use crate::replicate::Replicate;
 use crate::schema::Promise;
-use crate::subscriber::Load;
 use hecs::World;
 use tidelock_netcore::error::PeerError;
 use tidelock_netcore::limits;
@@ -218,8 +217,7 @@ impl Peer {
         let size = bytes.len();
         link.events.sent(header.number, now, riders);
         link.note_sent(size, now, false);
-        let nothing = link.subscriber.carrier();
-        link.subscriber.sent(send_tick, now, Load::Own(nothing), (0, false), false);
+        link.subscriber.sent(send_tick, now, Body::default());
         Some(size)
     }
 }

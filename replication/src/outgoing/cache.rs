@@ -11,6 +11,7 @@ use crate::schema::Inner;
 use crate::subscriber::Carried;
 use crate::tuner::Tuner;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::tick::Tick;
@@ -26,7 +27,7 @@ pub(crate) struct BitCache {
     pub(super) cohorts: Vec<Cohort>,
     live_cohorts: usize,
     /// Lists of what packets carried, to be used again once nobody needs them.
-    lists: Vec<Arc<Vec<Carried>>>,
+    lists: VecDeque<Arc<Vec<Carried>>>,
     nothing: Arc<Vec<Carried>>,
 }
 
@@ -166,15 +167,14 @@ impl BitCache {
 
     /// A list of what a packet carries, for all who are sent it.
     pub(super) fn share(&mut self, carried: &[Carried]) -> Arc<Vec<Carried>> {
-        let free = self.lists.iter_mut().position(|list| Arc::get_mut(list).is_some());
-        let at = free.unwrap_or_else(|| {
-            self.lists.push(Arc::default());
-            self.lists.len() - 1
-        });
-        let list = Arc::get_mut(&mut self.lists[at]).expect("nobody has it");
-        list.clear();
-        list.extend_from_slice(carried);
-        self.lists[at].clone()
+        // the oldest is the first to be free again; where somebody lags, another is made
+        let is_free = self.lists.front().is_some_and(|list| Arc::strong_count(list) == 1);
+        let mut list = if is_free { self.lists.pop_front() } else { None }.unwrap_or_default();
+        let own = Arc::get_mut(&mut list).expect("nobody else has it");
+        own.clear();
+        own.extend_from_slice(carried);
+        self.lists.push_back(list.clone());
+        list
     }
 
     /// The place of what is encoded against a baseline; `fresh`: it was made just now, and has to be told its codings.

@@ -3,6 +3,7 @@
 use super::{Flight, Subscriber};
 use crate::block::bits;
 use crate::history::BLOCK;
+use crate::outgoing::Body;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +20,18 @@ pub(crate) struct Carried {
 }
 
 /// All that one packet carried. What many peers are sent alike is noted once for all of them.
-pub(crate) enum Load {
+pub(crate) enum Freight {
     Own(Vec<Carried>),
     Shared(Arc<Vec<Carried>>),
 }
 
-impl Deref for Load {
+impl Default for Freight {
+    fn default() -> Self {
+        Self::Own(Vec::new())
+    }
+}
+
+impl Deref for Freight {
     type Target = [Carried];
 
     #[inline]
@@ -36,11 +43,13 @@ impl Deref for Load {
     }
 }
 
-impl Load {
-    /// The same as this peer's own, to change it.
-    pub(super) fn own(&mut self) -> &mut Vec<Carried> {
+impl Freight {
+    /// The same as this peer's own, to change it; `pool`: lists to make it in.
+    pub(super) fn own(&mut self, pool: &mut Vec<Vec<Carried>>) -> &mut Vec<Carried> {
         if let Self::Shared(carried) = self {
-            *self = Self::Own(carried.to_vec());
+            let mut own = pool.pop().unwrap_or_default();
+            own.extend_from_slice(carried);
+            *self = Self::Own(own);
         }
         match self {
             Self::Own(carried) => carried,
@@ -55,14 +64,14 @@ impl Subscriber {
         self.pool.pop().unwrap_or_default()
     }
 
-    /// Notes that a packet went out with `carried` in it: so many values, maybe presence among them. `whole`: all that was pending
-    /// has gone out in this send, and nothing else.
-    pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, carried: Load, (values, presence): (usize, bool), whole: bool) {
+    /// Notes that a packet went out.
+    pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, body: Body) {
+        let Body { carried, values, may_introduce, whole, .. } = body;
         if !carried.is_empty() && self.unanswered.is_none() {
             self.unanswered = Some(now);
         }
         self.stats.rows += values as u64;
-        if presence {
+        if may_introduce {
             carried.iter().filter(|x| x.component == 0).for_each(|x| self.known[x.block as usize] |= x.mask);
         }
         if let Some(view) = &mut self.view {
@@ -89,7 +98,7 @@ impl Subscriber {
     }
 
     /// Makes pending again what a packet would have carried that the transport did not take.
-    pub(crate) fn return_pending(&mut self, carried: Load) {
+    pub(crate) fn return_pending(&mut self, carried: Freight) {
         for x in carried.iter() {
             let at = self.at(usize::from(x.component), x.block as usize);
             self.pending[at] |= x.mask;
@@ -98,8 +107,10 @@ impl Subscriber {
         self.recycle(carried);
     }
 
-    pub(super) fn recycle(&mut self, carried: Load) {
-        if let Load::Own(mut carried) = carried {
+    pub(super) fn recycle(&mut self, carried: Freight) {
+        if let Freight::Own(mut carried) = carried
+            && carried.capacity() > 0
+        {
             carried.clear();
             self.pool.push(carried);
         }
