@@ -57,8 +57,17 @@ pub const COLLECTION_ITEMS: usize = 1 << 16;
 pub const COLLECTION_ITEM_BYTES: usize = 4 << 10;
 /// Bytes of all items of one list or map, each with its length and its key.
 pub const COLLECTION_BYTES: usize = 1 << 20;
-/// The same of all lists and maps of a host.
+/// Bytes that the items of one list or map may take in memory: their bytes as they travel, and for each its size as a value and
+/// [`COLLECTION_ITEM_MEMORY`].
+pub const COLLECTION_MEMORY: usize = 8 << 20;
+/// Bytes that are charged for what an item takes beside its bytes and its value.
+pub const COLLECTION_ITEM_MEMORY: usize = 64;
+/// The same as [`COLLECTION_MEMORY`] of all lists and maps of a host.
 pub const COLLECTIONS_BYTES: usize = 32 << 20;
+/// Bytes beyond that which a guest takes: what goes in pieces may overtake the message that makes room for it.
+pub const COLLECTIONS_SLACK: usize = 8 << 20;
+/// Items of a list that are moved by all insertions and removals of one message. Where there would be more, all of the list goes.
+pub const COLLECTION_SHIFTS: usize = 1 << 22;
 /// Bytes of what goes as one message about a list or map; what is larger goes in pieces. While more than this waits on the lane, no
 /// further one is added.
 pub const COLLECTION_MESSAGE_BYTES: usize = 4 << 10;

@@ -144,6 +144,15 @@ impl Peer {
         shown && audience.scope.explain(viewer, world, slot).is_ok()
     }
 
+    /// Is an entity one that a peer is not shown, and will be told of when it is?
+    pub(crate) fn is_out_of_sight(&self, index: usize, slot: u32) -> bool {
+        let link = &self.links[index];
+        if self.audience.is_none() || link.viewer.is_none() {
+            return false;
+        }
+        self.entities.get(slot).is_some_and(|r| r.out_row != NO_ROW && !link.subscriber.is_shown(r.out_row as usize))
+    }
+
     fn scope(&mut self) -> Result<&mut Scope, UsageError> {
         self.audience.as_mut().map(|a| &mut a.scope).ok_or(UsageError::NoRelevance)
     }
@@ -183,7 +192,9 @@ impl Peer {
             link.subscriber.hide(record.out_row as usize, &self.publisher);
         }
         for shown in &changes.shown {
-            names.extend(self.entities.get(shown.slot).map(|r| r.net));
+            let net = self.entities.get(shown.slot).map(|r| r.net);
+            names.extend(net);
+            net.into_iter().for_each(|net| self.links[index].growing.show(net));
             self.show_to(index, shown, scope);
         }
         for shown in &changes.changed {

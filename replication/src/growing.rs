@@ -32,8 +32,8 @@
 //! What the host had at the end of one of its calls of [`Peer::send`], whole: a guest never has a part of what was changed before
 //! one send, and never something of an earlier one after it. Each such state has a [revision](List::revision), and
 //! [`News::CollectionChanged`] tells of a step from one to another. Who joins, who was shown nothing meanwhile, and whose lane was
-//! full gets the operations that it lacks or all that there is, whichever is shorter. A guest that takes nothing costs the host
-//! no memory: there is one log, no longer than the list itself.
+//! full gets the operations that it lacks or all that there is, whichever is shorter. There is one log for all guests, no longer than
+//! the list itself; of a guest that takes nothing the host keeps which it lacks, and at most one copy of a list that is on its way.
 //!
 //! # Of an entity
 //!
@@ -87,21 +87,43 @@ pub(crate) struct CollectionEntry {
     pub(crate) max: usize,
     /// What is oldest goes when there are more.
     pub(crate) rolls: bool,
+    /// Bytes that are charged for an item beside those that travel.
+    pub(crate) each: usize,
     make: fn() -> Box<dyn Values>,
 }
 
 struct ListOf<T>(PhantomData<T>);
 struct MapOf<K, V>(PhantomData<(K, V)>);
 
+/// What is charged for an item whose value has so many bytes here. On 64 bits a value has at most twice those of 32, and both sides
+/// of a session are to charge alike.
+const fn charge(size: usize) -> usize {
+    limits::COLLECTION_ITEM_MEMORY + size * (8 / size_of::<usize>())
+}
+
 impl CollectionEntry {
     pub(crate) fn list<T: Item>(name: &str, max: usize, rolls: bool) -> Self {
         let make: fn() -> Box<dyn Values> = || Box::new(ListValues::<T>::default());
-        Self { name: name.to_owned(), type_id: TypeId::of::<ListOf<T>>(), sort: Sort::List, max, rolls, make }
+        Self {
+            name: name.to_owned(),
+            type_id: TypeId::of::<ListOf<T>>(),
+            sort: Sort::List,
+            max,
+            rolls,
+            each: charge(size_of::<T>()),
+            make,
+        }
     }
 
     pub(crate) fn map<K: Item + Ord, V: Item>(name: &str, max: usize) -> Self {
         let make: fn() -> Box<dyn Values> = || Box::new(MapValues::<K, V>::default());
-        Self { name: name.to_owned(), type_id: TypeId::of::<MapOf<K, V>>(), sort: Sort::Map, max, rolls: false, make }
+        let each = charge(size_of::<K>() + size_of::<V>());
+        Self { name: name.to_owned(), type_id: TypeId::of::<MapOf<K, V>>(), sort: Sort::Map, max, rolls: false, each, make }
+    }
+
+    /// Of nothing yet.
+    fn content(&self) -> Content {
+        Content::new(self.sort).charging(self.each)
     }
 }
 
@@ -109,8 +131,12 @@ impl CollectionEntry {
 #[derive(Default)]
 pub(crate) struct Growing {
     held: FxHashMap<Key, Instance>,
-    /// Bytes of all of them.
+    /// What is charged for all of them.
     size: usize,
+    /// Host: the highest revision of what has ended. What is new begins there, so that no two states of one name have one revision.
+    floor: u64,
+    /// Host: those of which messages were made in this send.
+    made: Vec<Key>,
     /// Host: those that have changed since the last send.
     changed: Vec<Key>,
     /// Host: those that end with an entity.
@@ -123,12 +149,31 @@ pub(crate) struct Growing {
     early: Early,
 }
 
+impl Growing {
+    /// Lets one go.
+    fn forget(&mut self, at: Key) {
+        if let Some(instance) = self.held.remove(&at) {
+            self.size -= instance.content.weight();
+            self.floor = self.floor.max(instance.revision);
+        }
+    }
+
+    /// Lets go what is of entities: others come in their place, under the same names.
+    pub(crate) fn forget_entities(&mut self) {
+        for at in std::mem::take(&mut self.bound) {
+            self.forget(at);
+        }
+    }
+}
+
 struct Instance {
     /// What is there, as bytes. At a guest that waits for a snapshot, nothing.
     content: Content,
     values: Box<dyn Values>,
     /// Of the values; at the host, as of the last send.
     revision: u64,
+    /// The revision that it began with: there was nothing in it.
+    born: u64,
     /// Host: what has led here.
     log: Log,
     /// Host: it is among the changed.
@@ -138,11 +183,12 @@ struct Instance {
 }
 
 impl Instance {
-    fn new(entry: &CollectionEntry) -> Self {
+    fn new(entry: &CollectionEntry, born: u64) -> Self {
         Self {
-            content: Content::new(entry.sort),
+            content: entry.content(),
             values: (entry.make)(),
-            revision: 0,
+            revision: born,
+            born,
             log: Log::default(),
             is_changed: false,
             is_lost: false,
@@ -165,13 +211,13 @@ impl Editor<'_> {
         let content = &self.instance.content;
         check_item(&op)?;
         let after = content.check(&op, self.entry.max).map_err(|misfit| self.refusal(misfit, &op))?;
-        let (before, limit) = (content.size(), limits::COLLECTIONS_BYTES);
+        let (before, limit) = (content.weight(), limits::COLLECTIONS_BYTES);
         if after > before && *self.size - before + after > limit {
             return Err(UsageError::TooLarge { what: TOGETHER, size: *self.size - before + after, limit });
         }
         let done = self.instance.content.apply(&op, self.entry.max);
         debug_assert!(done.is_ok(), "it was found possible");
-        *self.size = *self.size - before + self.instance.content.size();
+        *self.size = *self.size - before + self.instance.content.weight();
         self.instance.log.note(op, self.instance.revision + 1, &self.instance.content);
         if !self.instance.is_changed {
             self.instance.is_changed = true;
@@ -180,9 +226,23 @@ impl Editor<'_> {
         Ok(())
     }
 
-    /// Bytes that this list may have beside all others.
-    fn room(&self) -> usize {
-        limits::COLLECTIONS_BYTES - (*self.size - self.instance.content.size())
+    /// How many items at the front have to go for one of so many bytes at the end, by what the list itself may have. What others
+    /// have is no reason to drop any.
+    fn to_drop(&self, size: usize) -> Result<usize, UsageError> {
+        let (content, each) = (&self.instance.content, self.entry.each);
+        let (mut drop, mut after) = (0, content.size() + size);
+        let fits = |drop: usize, after: usize| {
+            let count = content.len() - drop + 1;
+            count <= self.entry.max && after <= limits::COLLECTION_BYTES && after + count * each <= limits::COLLECTION_MEMORY
+        };
+        while !fits(drop, after) {
+            let Some(first) = content.in_list(drop) else { break };
+            after -= wire::size(first);
+            drop += 1;
+        }
+        let all = *self.size - content.weight() + after + (content.len() - drop + 1) * each;
+        let limit = limits::COLLECTIONS_BYTES;
+        if all > limit { Err(UsageError::TooLarge { what: TOGETHER, size: all, limit }) } else { Ok(drop) }
     }
 
     fn refusal(&self, misfit: Misfit, op: &Op) -> UsageError {
@@ -197,6 +257,10 @@ impl Editor<'_> {
             Misfit::Bytes => {
                 let (size, limit) = (self.instance.content.size() + op.size(), limits::COLLECTION_BYTES);
                 UsageError::TooLarge { what: "a list or map", size, limit }
+            }
+            Misfit::Memory => {
+                let size = self.instance.content.weight() + self.entry.each + op.size();
+                UsageError::TooLarge { what: "a list or map in memory", size, limit: limits::COLLECTION_MEMORY }
             }
         }
     }
@@ -275,7 +339,8 @@ impl Peer {
     }
 
     /// The list of an entity, to be changed (host only): it goes to those who are shown the entity, and ends with it. What a guest
-    /// had of it before the entity was hidden from it stays with the guest, as of a definition.
+    /// had of it before the entity was hidden from it stays with the guest, as of a definition, unless there is no room for what it is
+    /// shown now.
     ///
     /// # Errors
     /// [`UsageError::NotInSchema`], [`UsageError::NotAllowed`] at a guest, [`UsageError::NotNetworked`], and
@@ -307,14 +372,14 @@ impl Peer {
             return Err(UsageError::NotAllowed("change a list or map"));
         }
         let entry = &self.schema.collections[usize::from(at.0)];
-        let Growing { held, size, changed, bound, .. } = &mut self.growing;
+        let Growing { held, size, changed, bound, floor, .. } = &mut self.growing;
         if at.1 != 0 && !held.contains_key(&at) {
             if bound.len() >= limits::COLLECTIONS_HELD {
                 return Err(UsageError::TooManyCollections);
             }
             bound.push(at);
         }
-        let instance = held.entry(at).or_insert_with(|| Instance::new(entry));
+        let instance = held.entry(at).or_insert_with(|| Instance::new(entry, *floor));
         Ok(Editor { instance, entry, at, size, changed })
     }
 }

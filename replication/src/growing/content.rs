@@ -2,6 +2,7 @@
 
 use super::wire::{self, Bytes, Op, Sort};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use tidelock_netcore::limits;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -43,8 +44,10 @@ pub(super) enum Misfit {
     NoSuch,
     /// There would be too many items.
     Count,
-    /// They would take too many bytes.
+    /// They would take too many bytes as they travel.
     Bytes,
+    /// They would take too much memory.
+    Memory,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub(super) struct Content {
     items: Items,
     /// Bytes of the items, as a snapshot has them.
     size: usize,
+    /// Bytes that are charged for an item beside those.
+    each: usize,
     sum: u64,
 }
 
@@ -61,7 +66,16 @@ impl Content {
             Sort::List => Items::List(VecDeque::new()),
             Sort::Map => Items::Map(BTreeMap::new()),
         };
-        Self { items, size: 0, sum: 0 }
+        Self { items, size: 0, each: 0, sum: 0 }
+    }
+
+    /// The same, where for an item so many bytes are charged beside those that travel.
+    pub(super) fn charging(self, each: usize) -> Self {
+        Self { each, ..self }
+    }
+
+    pub(super) fn each(&self) -> usize {
+        self.each
     }
 
     pub(super) fn len(&self) -> usize {
@@ -73,6 +87,11 @@ impl Content {
 
     pub(super) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Bytes that are charged for all of it.
+    pub(super) fn weight(&self) -> usize {
+        self.size + self.len() * self.each
     }
 
     pub(super) fn digest(&self) -> u32 {
@@ -104,13 +123,17 @@ impl Content {
         }
     }
 
-    /// Could it be done, with at most so many items afterwards? Bytes of all items then, at most.
+    /// Could it be done, with at most so many items afterwards? What is charged for all of it then, at most.
     pub(super) fn check(&self, op: &Op, max: usize) -> Result<usize, Misfit> {
         let len = self.len();
-        let grown = |count: usize, size: usize| match (len + count <= max, size <= limits::COLLECTION_BYTES) {
-            (false, _) => Err(Misfit::Count),
-            (true, false) => Err(Misfit::Bytes),
-            (true, true) => Ok(size),
+        let grown = |count: usize, size: usize| {
+            let weight = size + (len + count) * self.each;
+            match (len + count <= max, size <= limits::COLLECTION_BYTES, weight <= limits::COLLECTION_MEMORY) {
+                (false, ..) => Err(Misfit::Count),
+                (_, false, _) => Err(Misfit::Bytes),
+                (.., false) => Err(Misfit::Memory),
+                (true, true, true) => Ok(weight),
+            }
         };
         match (&self.items, op) {
             (Items::List(_), Op::Push(item)) => grown(1, self.size + wire::size(item)),
@@ -123,10 +146,10 @@ impl Content {
                 None => grown(1, self.size + wire::size(key) + wire::size(item)),
                 Some(old) => grown(0, self.size - wire::size(&old.bytes) + wire::size(item)),
             },
-            (Items::List(_), Op::Remove(at)) if *at < len => Ok(self.size),
-            (Items::List(_), Op::PopFront) if len > 0 => Ok(self.size),
-            (Items::List(_), Op::Truncate(length)) if *length <= len => Ok(self.size),
-            (Items::Map(map), Op::Delete(key)) if map.contains_key(key) => Ok(self.size),
+            (Items::List(_), Op::Remove(at)) if *at < len => Ok(self.weight()),
+            (Items::List(_), Op::PopFront) if len > 0 => Ok(self.weight()),
+            (Items::List(_), Op::Truncate(length)) if *length <= len => Ok(self.weight()),
+            (Items::Map(map), Op::Delete(key)) if map.contains_key(key) => Ok(self.weight()),
             (_, Op::Clear) => Ok(0),
             _ => Err(Misfit::NoSuch),
         }
@@ -138,7 +161,7 @@ impl Content {
         if *op == Op::Clear {
             (self.size, self.sum) = (0, 0);
         }
-        let Self { items, size, sum } = self;
+        let Self { items, size, sum, .. } = self;
         match (items, op) {
             (Items::List(list), Op::Clear) => list.clear(),
             (Items::Map(map), Op::Clear) => map.clear(),
@@ -167,12 +190,16 @@ impl Content {
     }
 }
 
-/// The part of the digest that the items from a place on are.
-fn tail(list: &VecDeque<Held>, from: usize) -> u64 {
-    let (sum, _) = list.range(from..).fold((0u64, power(from)), |(sum, power), held| {
-        (sum.wrapping_add(held.hash.wrapping_mul(power)), power.wrapping_mul(BASE))
-    });
-    sum
+/// The part of the digest that the items from a place on are, by whichever side of it is shorter.
+fn tail(list: &VecDeque<Held>, from: usize, sum: u64) -> u64 {
+    let part = |range: Range<usize>| {
+        let begin = (0u64, power(range.start));
+        let (part, _) = list
+            .range(range)
+            .fold(begin, |(part, power), held| (part.wrapping_add(held.hash.wrapping_mul(power)), power.wrapping_mul(BASE)));
+        part
+    };
+    if from < list.len() - from { sum.wrapping_sub(part(0..from)) } else { part(from..list.len()) }
 }
 
 /// An operation that was found possible, and does not clear.
@@ -186,7 +213,7 @@ fn apply_to_list(list: &mut VecDeque<Held>, size: &mut usize, sum: &mut u64, op:
             list.push_back(held);
         }
         Op::Insert(at, item) => {
-            let (held, tail) = (hold(item), tail(list, *at));
+            let (held, tail) = (hold(item), tail(list, *at, *sum));
             *sum = sum.wrapping_sub(tail).wrapping_add(tail.wrapping_mul(BASE));
             *sum = sum.wrapping_add(held.hash.wrapping_mul(power(*at)));
             *size += wire::size(item);
@@ -199,7 +226,7 @@ fn apply_to_list(list: &mut VecDeque<Held>, size: &mut usize, sum: &mut u64, op:
             *size = *size + wire::size(item) - wire::size(&old.bytes);
         }
         Op::Remove(at) => {
-            let tail = tail(list, *at + 1);
+            let tail = tail(list, *at + 1, *sum);
             if let Some(old) = list.remove(*at) {
                 *sum = sum.wrapping_sub(old.hash.wrapping_mul(power(*at)));
                 *sum = sum.wrapping_sub(tail).wrapping_add(tail.wrapping_mul(INVERSE));
@@ -213,7 +240,7 @@ fn apply_to_list(list: &mut VecDeque<Held>, size: &mut usize, sum: &mut u64, op:
             }
         }
         Op::Truncate(length) => {
-            *sum = sum.wrapping_sub(tail(list, *length));
+            *sum = sum.wrapping_sub(tail(list, *length, *sum));
             *size -= list.drain(*length..).map(|old| wire::size(&old.bytes)).sum::<usize>();
         }
         Op::Clear | Op::Put(..) | Op::Delete(_) => {}

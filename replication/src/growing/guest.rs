@@ -1,6 +1,5 @@
 //! What has come about lists and maps.
 
-use super::content::Content;
 use super::host::said;
 use super::wire::{HEAD, Key, Op, Said};
 use super::{Instance, TOPIC};
@@ -98,12 +97,13 @@ impl Peer {
             Said::Snapshot { at, revision, digest, ops } => {
                 self.take_steps(at, Step { base: None, to: revision, digest, ops, in_pieces })
             }
-            Said::End { at } => {
-                self.growing.early.let_go(|of, _| of == at);
-                if let Some(instance) = self.growing.held.remove(&at) {
-                    self.growing.size -= instance.content.size();
+            Said::End { at, revision } => {
+                self.growing.early.let_go(|of, step| of == at && step.to <= revision);
+                // what came in pieces, and is of the next one, may have overtaken it
+                if self.growing.held.get(&at).is_some_and(|instance| instance.revision <= revision) {
+                    self.growing.forget(at);
+                    self.growing.lost.retain(|lost| *lost != at);
                 }
-                self.growing.lost.retain(|lost| *lost != at);
                 Ok(())
             }
             Said::Ask { .. } => Err(PeerError::OutOfOrder("a question of the host for a list or map")),
@@ -140,7 +140,7 @@ impl Peer {
         let entry = &self.schema.collections[usize::from(at.0)];
         let count = self.growing.held.len();
         let instance = self.growing.held.get(&at);
-        if instance.is_none() && count >= limits::COLLECTIONS_HELD + limits::COLLECTIONS {
+        if instance.is_none() && count >= limits::COLLECTIONS_HELD + 2 * limits::COLLECTIONS {
             return Err(PeerError::OverLimit { what: "the number of lists and maps" });
         }
         let is_lost = instance.is_some_and(|instance| instance.is_lost);
@@ -156,26 +156,35 @@ impl Peer {
             Some(base) if base != from => return self.lose(at),
             _ => {}
         }
-        let instance = self.growing.held.entry(at).or_insert_with(|| Instance::new(entry));
+        let instance = self.growing.held.entry(at).or_insert_with(|| Instance::new(entry, 0));
+        if step.ops.iter().filter(|op| op.brings()).count() * entry.each > limits::COLLECTION_MEMORY {
+            return Err(PeerError::OverLimit { what: "the memory of what is said of a list or map" });
+        }
         if !instance.values.stage(&step.ops) {
             return Err(malformed());
         }
-        let before = instance.content.size();
+        let before = instance.content.weight();
         if step.base.is_none() {
-            instance.content = Content::new(entry.sort);
+            instance.content = entry.content();
         }
         // what is shown stays until all of it was found right; of what is not shown nothing is left if it is not
-        let done = step.ops.iter().all(|op| instance.content.apply(op, entry.max).is_ok());
+        let mut shifts = 0;
+        let done = step.ops.iter().all(|op| {
+            shifts += op.shift(instance.content.len());
+            shifts <= limits::COLLECTION_SHIFTS && instance.content.apply(op, entry.max).is_ok()
+        });
         let is_right = done && instance.content.digest() == step.digest;
-        let size = self.growing.size - before + instance.content.size();
-        if size > limits::COLLECTIONS_BYTES {
+        self.growing.size = self.growing.size - before + instance.content.weight();
+        if shifts > limits::COLLECTION_SHIFTS {
+            return Err(PeerError::OverLimit { what: "the items of a list that one message moves" });
+        }
+        if self.growing.size > limits::COLLECTIONS_BYTES + limits::COLLECTIONS_SLACK {
             return Err(PeerError::OverLimit { what: "the bytes of all lists and maps" });
         }
-        self.growing.size = size;
         if !is_right {
             return self.lose(at);
         }
-        instance.values.commit(step.base.is_none());
+        instance.values.commit(&step.ops, step.base.is_none());
         let was_lost = std::mem::replace(&mut instance.is_lost, false);
         instance.revision = step.to;
         if was_lost {
@@ -195,9 +204,9 @@ impl Peer {
         if self.growing.asked > limits::COLLECTION_ASKS {
             return Err(PeerError::OutOfOrder("a list or map that does not go with the one before, again and again,"));
         }
-        let instance = self.growing.held.entry(at).or_insert_with(|| Instance::new(entry));
-        self.growing.size -= instance.content.size();
-        instance.content = Content::new(entry.sort);
+        let instance = self.growing.held.entry(at).or_insert_with(|| Instance::new(entry, 0));
+        self.growing.size -= instance.content.weight();
+        instance.content = entry.content();
         instance.values.stage(&[]);
         instance.is_lost = true;
         self.growing.early.let_go(|of, _| of == at);

@@ -13,18 +13,34 @@ const MADE: usize = 4;
 #[derive(Default)]
 pub(super) struct Log {
     ops: VecDeque<Entry>,
-    /// Bytes of all operations there ever were.
-    end: u64,
+    /// All operations there ever were.
+    end: Cost,
     /// From this revision on there are all operations.
     from: u64,
     made: Vec<(Option<u64>, Bytes)>,
 }
 
+/// What operations come to.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    bytes: u64,
+    /// Items that they move.
+    shifts: u64,
+    /// Values that have to be kept until all of them have been read.
+    values: u64,
+}
+
+impl Cost {
+    fn since(self, start: Self) -> Self {
+        Self { bytes: self.bytes - start.bytes, shifts: self.shifts - start.shifts, values: self.values - start.values }
+    }
+}
+
 struct Entry {
     /// The revision that it is a part of.
     revision: u64,
-    /// Bytes of all operations before it.
-    start: u64,
+    /// All operations before it.
+    start: Cost,
     op: Op,
 }
 
@@ -41,11 +57,18 @@ impl Log {
     /// An operation was done, which has led to `content`.
     pub(super) fn note(&mut self, op: Op, revision: u64, content: &Content) {
         let start = self.end;
-        self.end += op.size() as u64;
+        let before = match &op {
+            Op::Insert(..) => content.len() - 1,
+            Op::Remove(_) => content.len() + 1,
+            _ => 0,
+        };
+        self.end.bytes += op.size() as u64;
+        self.end.shifts += op.shift(before) as u64;
+        self.end.values += u64::from(op.brings());
         self.ops.push_back(Entry { revision, start, op });
         let most = (content.size() + LEAST) as u64;
         while let Some(first) = self.ops.front() {
-            if self.end - first.start <= most && self.ops.len() <= limits::COLLECTION_ITEMS {
+            if self.end.bytes - first.start.bytes <= most && self.ops.len() <= limits::COLLECTION_ITEMS {
                 break;
             }
             self.from = first.revision;
@@ -53,26 +76,35 @@ impl Log {
         }
     }
 
-    /// The revision is another: what was made is of no more use.
+    /// Everybody has been told: what was made is of no more use.
     pub(super) fn settle(&mut self) {
         self.made.clear();
+    }
+
+    /// Messages that are kept.
+    #[cfg(test)]
+    pub(super) fn made(&self) -> usize {
+        self.made.len()
     }
 
     /// Bytes of the operations that are kept.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.ops.front().map_or(0, |first| self.end - first.start) as usize
+        self.ops.front().map_or(0, |first| self.end.bytes - first.start.bytes) as usize
     }
 
     fn first_after(&self, base: u64) -> usize {
         self.ops.partition_point(|entry| entry.revision <= base)
     }
 
-    /// What is shorter for a guest that has revision `base`, or that of which nothing is known.
+    /// What is shorter for a guest that has revision `base`, or that of which nothing is known. What is too much work goes as a snapshot.
     pub(super) fn plan(&self, base: Option<u64>, content: &Content) -> Plan {
-        let batch = base.filter(|base| *base >= self.from).map(|base| {
+        let each = content.each() as u64;
+        let batch = base.filter(|base| *base >= self.from).and_then(|base| {
             let start = self.ops.get(self.first_after(base)).map_or(self.end, |entry| entry.start);
-            Plan { base: Some(base), size: (self.end - start) as usize }
+            let cost = self.end.since(start);
+            let bears = cost.shifts <= limits::COLLECTION_SHIFTS as u64 && cost.values * each <= limits::COLLECTION_MEMORY as u64;
+            bears.then_some(Plan { base: Some(base), size: cost.bytes as usize })
         });
         batch.filter(|batch| batch.size <= content.size() + 1).unwrap_or(Plan { base: None, size: content.size() })
     }

@@ -12,6 +12,8 @@ use std::time::Duration;
 use tidelock_loopback::{Conditions, Network};
 use tidelock_netcore::error::{DisconnectReason, PeerError};
 
+mod bounds;
+
 /// Which is which in the schema below.
 const LIST: Key = (0, 0);
 const MAP: Key = (1, 0);
@@ -68,7 +70,7 @@ fn the_bytes_are_as_described() {
     assert_eq!(host::said(&list), [1, 0, 0, 9, 1, 0, 0, 0, 2, 1, b'a', 0]);
     let map = Said::Snapshot { at: MAP, revision: 9, digest: 1, ops: vec![Op::Put(bytes(b"k"), bytes(b"v"))] };
     assert_eq!(host::said(&map), [1, 1, 0, 9, 1, 0, 0, 0, 1, 1, b'k', 1, b'v']);
-    assert_eq!(host::said(&Said::End { at: (1, 7) }), [2, 1, 7]);
+    assert_eq!(host::said(&Said::End { at: (1, 7), revision: 300 }), [2, 1, 7, 0xac, 2]);
     assert_eq!(host::said(&Said::Ask { at: LIST }), [3, 0, 0]);
 }
 
@@ -80,7 +82,7 @@ fn what_cannot_be_is_not_read() {
         ("no such list", &[3, 2, 0][..]),
         ("no such message", &[4, 0, 0]),
         ("something behind it", &[3, 0, 0, 0]),
-        ("the end of what does not end", &[2, 0, 0]),
+        ("the end of what does not end", &[2, 0, 0, 1]),
         ("a number in two forms", &[3, 0, 0x80, 0]),
         ("a batch that leads nowhere", &[0, 0, 0, 5, 0, 0, 0, 0, 0, 0]),
         ("an operation of a map on a list", &[0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 8, 0]),
@@ -195,7 +197,7 @@ fn what_came_too_early_waits() {
     let peer = &mut table.seat(1).peer;
     peer.take_steps((0, 7), early).unwrap();
     assert!(!peer.growing.early.is_empty());
-    peer.take_growing(0, &host::said(&Said::End { at: (0, 7) })).unwrap();
+    peer.take_growing(0, &host::said(&Said::End { at: (0, 7), revision: 20 })).unwrap();
     assert!(peer.growing.early.is_empty());
 }
 
@@ -214,7 +216,7 @@ fn asking_is_bounded() {
 fn what_a_host_makes_its_guests_keep_is_bounded() {
     let mut guest = peer();
     let empty = digest(Sort::List, &[]);
-    let most = (limits::COLLECTIONS_HELD + limits::COLLECTIONS) as u64;
+    let most = (limits::COLLECTIONS_HELD + 2 * limits::COLLECTIONS) as u64;
     for of in 0..most {
         guest.take_steps((0, of), guest::step(None, 1, empty, vec![])).unwrap();
     }
@@ -227,8 +229,9 @@ fn what_a_host_makes_its_guests_keep_is_bounded() {
     let ops = vec![Op::Push(bitcode::encode(&item).into()); 260];
     let (right, each) = (digest(Sort::List, &ops), ops[0].size() - 1);
     assert!(each > 4000, "{each}: it was made shorter");
-    let fit = (0..40).take_while(|of| guest.take_steps((0, *of), guest::step(None, 1, right, ops.clone())).is_ok()).count();
-    assert_eq!(fit, limits::COLLECTIONS_BYTES / (260 * each));
+    let fit = (0..60).take_while(|of| guest.take_steps((0, *of), guest::step(None, 1, right, ops.clone())).is_ok()).count();
+    let weight = 260 * (each + size_of::<Vec<u8>>() + limits::COLLECTION_ITEM_MEMORY);
+    assert_eq!(fit, (limits::COLLECTIONS_BYTES + limits::COLLECTIONS_SLACK) / weight);
     // and one alone
     let ops = vec![ops[0].clone(); limits::COLLECTION_BYTES / each + 1];
     guest.growing = Growing::default();
@@ -261,7 +264,7 @@ fn a_guest_has_nothing_to_say_of_lists() {
     for said in [
         Said::Batch { at: LIST, base: 1, to: 2, digest: 0, ops: ops.clone() },
         Said::Snapshot { at: LIST, revision: 9, digest: digest(Sort::List, &ops), ops },
-        Said::End { at: (0, 7) },
+        Said::End { at: (0, 7), revision: 20 },
         Said::Ask { at: MAP },
     ] {
         let mut table = table(2);
@@ -279,9 +282,9 @@ fn a_guest_has_nothing_to_say_of_lists() {
 #[test]
 fn who_asks_too_often_is_removed() {
     let mut table = table(1);
-    for _ in 0..limits::COLLECTION_ASKS {
+    for _ in 0..limits::COLLECTION_ASKS / 2 {
         say(&mut table, &Said::Ask { at: LIST });
-        // of an entity that is gone: the question may have crossed its end
+        // of an entity that is gone: the question may have crossed its end, but counts
         say(&mut table, &Said::Ask { at: (0, 99) });
     }
     table.rest(30);
@@ -305,9 +308,9 @@ fn what_has_come_apart_is_mended() {
         let mut table = table(2);
         let guest = &mut table.seat(1).peer.growing;
         let instance = guest.held.get_mut(&LIST).unwrap();
-        let before = instance.content.size();
+        let before = instance.content.weight();
         twist(instance);
-        guest.size = guest.size - before + instance.content.size();
+        guest.size = guest.size - before + instance.content.weight();
         table.seat(0).peer.list_mut::<String>().unwrap().push("d".into()).unwrap();
         table.rest(6);
         assert_eq!(shown(&table.seat(1).peer).1, ["a", "b", "c"], "what it shows is what it had");
@@ -377,7 +380,7 @@ proptest! {
         for said in [
             Said::Batch { at, base, to: base + on, digest: sum, ops: ops.clone() },
             Said::Snapshot { at, revision: base, digest: sum, ops: items },
-            Said::End { at: (at.0, of.max(1)) },
+            Said::End { at: (at.0, of.max(1)), revision: base },
             Said::Ask { at },
         ] {
             let bytes = host::said(&said);
@@ -412,7 +415,7 @@ proptest! {
             let (sort, at) = if list { (Sort::List, LIST) } else { (Sort::Map, MAP) };
             let ops: Vec<Op> = ops.into_iter().filter(|op| is_of(op, sort)).collect();
             let _ = guest.take_steps(at, guest::step((!whole).then_some(base), base + 1, 0, ops));
-            let size: usize = guest.growing.held.values().map(|instance| instance.content.size()).sum();
+            let size: usize = guest.growing.held.values().map(|instance| instance.content.weight()).sum();
             prop_assert_eq!(guest.growing.size, size);
         }
     }
@@ -487,7 +490,7 @@ fn a_batch_and_a_snapshot_are_as_the_page_has_them() {
     assert_eq!(*batch, [0, 0, 0, 1, 1, a, b, c, d, 1, 0, 1, b'c']);
     let snapshot = log.message(log.plan(None, &content), LIST, 2, &content);
     assert_eq!(*snapshot, [1, 0, 0, 2, a, b, c, d, 2, 2, b'a', b'b', 1, b'c']);
-    assert_eq!(host::said(&Said::End { at: (0, 130) }), [2, 0, 0x82, 1]);
+    assert_eq!(host::said(&Said::End { at: (0, 130), revision: 7 }), [2, 0, 0x82, 1, 7]);
     let map = [Op::Put(bytes(b"k"), bytes(b"v")), Op::Put(bytes(b"l"), bytes(b"w"))];
     let pair = |key: &[u8], value: &[u8]| xxhash_rust::xxh3::xxh3_64_with_seed(value, hash(key));
     let sum = pair(b"k", b"v").wrapping_add(pair(b"l", b"w"));

@@ -2,12 +2,13 @@
 
 use super::values::{Item, ListValues, MapValues};
 use super::wire::{Bytes, Op};
-use super::{Editor, Instance, TOGETHER, check_item};
+use super::{Editor, Instance, check_item};
 use crate::error::UsageError;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::ops::Deref;
+#[cfg(doc)]
 use tidelock_netcore::limits;
 
 struct Empty<K, V>(PhantomData<(K, V)>);
@@ -42,7 +43,7 @@ impl<'a, T: Item> List<'a, T> {
 }
 
 impl<'a, T> List<'a, T> {
-    /// Which of the states that the host had at the end of a send; 0 before the first. At the host, that of the last send, whatever
+    /// Which of the states that the host had at the end of a send; 0 before the first, or that of an earlier one of the same name. At the host, that of the last send, whatever
     /// was changed since.
     #[must_use]
     pub fn revision(&self) -> u64 {
@@ -122,10 +123,37 @@ fn encoded<T: bitcode::Encode>(value: &T) -> Bytes {
     bitcode::encode(value).into()
 }
 
+/// Puts back what was there unless it is disarmed.
+struct Undo<'a, T> {
+    value: &'a mut T,
+    old: Option<T>,
+}
+
+impl<T> Drop for Undo<'_, T> {
+    fn drop(&mut self) {
+        if let Some(old) = self.old.take() {
+            *self.value = old;
+        }
+    }
+}
+
+/// Changes a value that was encoded as `before`: what the closure gives, the new bytes, and the old value.
+fn changed<T: Item, R>(value: &mut T, before: &Bytes, change: impl FnOnce(&mut T) -> R) -> Result<(R, Bytes, T), UsageError> {
+    const UNREADABLE: UsageError = UsageError::Config("an item of a list or map cannot be read from its own bytes");
+    let old = bitcode::decode::<T>(before).map_err(|_| UNREADABLE)?;
+    let mut undo = Undo { value, old: Some(old) };
+    let result = change(undo.value);
+    let after = encoded(undo.value);
+    let old = undo.old.take().ok_or(UNREADABLE)?;
+    Ok((result, after, old))
+}
+
 /// A list of the host, to be changed. It reads like the [`VecDeque`] that it is.
 ///
 /// A call that fails has changed nothing. Of an item as it travels, its bytes are bounded by [`limits::COLLECTION_ITEM_BYTES`], of a
-/// list by [`limits::COLLECTION_BYTES`], and of all lists and maps of a host by [`limits::COLLECTIONS_BYTES`]. Beyond,
+/// list by [`limits::COLLECTION_BYTES`]. What a list takes in memory, each item charged with the size of its type and
+/// [`limits::COLLECTION_ITEM_MEMORY`], is bounded by [`limits::COLLECTION_MEMORY`], and that of all lists and maps of a host by
+/// [`limits::COLLECTIONS_BYTES`]. Beyond,
 /// [`UsageError::TooLarge`] is returned, and [`UsageError::CollectionFull`] for more items than the schema allows.
 pub struct ListMut<'a, T> {
     editor: Editor<'a>,
@@ -150,6 +178,7 @@ impl<'a, T: Item> ListMut<'a, T> {
     }
 
     /// Adds an item at the end. In a list that [keeps the last](crate::growing::ListOptions::keep_last) those at the front go for it.
+    /// They go for what that list itself may have: where all lists and maps together have too much, the call fails.
     ///
     /// # Errors
     /// [`UsageError::TooLarge`], [`UsageError::CollectionFull`].
@@ -157,12 +186,7 @@ impl<'a, T: Item> ListMut<'a, T> {
         let op = Op::Push(encoded(&item));
         check_item(&op)?;
         if self.editor.entry.rolls {
-            let (all, size) = (self.editor.room(), op.size() - 1);
-            if size > all {
-                return Err(UsageError::TooLarge { what: TOGETHER, size, limit: all });
-            }
-            let room = limits::COLLECTION_BYTES.min(all) - size;
-            while !self.is_empty() && (self.len() >= self.editor.entry.max || self.editor.instance.content.size() > room) {
+            for _ in 0..self.editor.to_drop(op.size() - 1)? {
                 self.drop_front()?;
             }
         }
@@ -200,30 +224,26 @@ impl<'a, T: Item> ListMut<'a, T> {
         self.editor.edit(Op::Set(index, bytes))
     }
 
-    /// Changes an item in its place, and gives what the closure gives.
+    /// Changes an item in its place, and gives what the closure gives. If that panics the item is what it was.
     ///
     /// # Errors
-    /// [`UsageError::NoSuchItem`], and [`UsageError::TooLarge`]: then the item is what it was.
+    /// [`UsageError::NoSuchItem`], [`UsageError::TooLarge`], and [`UsageError::Config`] for an item that cannot be read from its own
+    /// bytes. Then the item is what it was.
     pub fn update<R>(&mut self, index: usize, change: impl FnOnce(&mut T) -> R) -> Result<R, UsageError> {
         let len = self.len();
         let Some(before) = self.editor.instance.content.in_list(index).cloned() else {
             return Err(UsageError::NoSuchItem { index, len });
         };
         let Some(item) = self.values().get_mut(index) else { return Err(UsageError::NoSuchItem { index, len }) };
-        let result = change(item);
-        let after = encoded(item);
+        let (result, after, old) = changed(item, &before, change)?;
         if after == before {
             return Ok(result);
         }
-        match self.editor.edit(Op::Set(index, after)) {
-            Ok(()) => Ok(result),
-            Err(error) => {
-                if let Ok(old) = bitcode::decode::<T>(&before) {
-                    self.values()[index] = old;
-                }
-                Err(error)
-            }
+        if let Err(error) = self.editor.edit(Op::Set(index, after)) {
+            self.values()[index] = old;
+            return Err(error);
         }
+        Ok(result)
     }
 
     /// Takes an item out; `None` if there is none.
@@ -288,6 +308,11 @@ impl<'a, K: Item + Ord, V: Item> MapMut<'a, K, V> {
         &mut values.downcast_mut::<MapValues<K, V>>().expect("the values are of the entry's type").now
     }
 
+    /// What a key that is there travels as, which one that is equal to it may not.
+    fn name_of(&self, key: &K) -> Option<Bytes> {
+        self.get_key_value(key).map(|(stored, _)| encoded(stored))
+    }
+
     /// Puts a value under a key, and gives the one that was there. If it is encoded as that one was, nothing has changed.
     ///
     /// # Errors
@@ -305,33 +330,32 @@ impl<'a, K: Item + Ord, V: Item> MapMut<'a, K, V> {
         Ok(self.values().insert(key, value))
     }
 
-    /// Changes the value under a key, and gives what the closure gives; `None` if there is none.
+    /// Changes the value under a key, and gives what the closure gives; `None` if there is none. If that panics the value is what it was.
     ///
     /// # Errors
-    /// [`UsageError::TooLarge`]: then the value is what it was.
+    /// [`UsageError::TooLarge`], and [`UsageError::Config`] for a value that cannot be read from its own bytes. Then the value is what
+    /// it was.
     pub fn update<R>(&mut self, key: &K, change: impl FnOnce(&mut V) -> R) -> Result<Option<R>, UsageError> {
-        let name = encoded(key);
+        let Some(name) = self.name_of(key) else { return Ok(None) };
         let Some(before) = self.editor.instance.content.in_map(&name).cloned() else { return Ok(None) };
         let Some(value) = self.values().get_mut(key) else { return Ok(None) };
-        let result = change(value);
-        let after = encoded(value);
+        let (result, after, old) = changed(value, &before, change)?;
         if after == before {
             return Ok(Some(result));
         }
-        match self.editor.edit(Op::Put(name, after)) {
-            Ok(()) => Ok(Some(result)),
-            Err(error) => {
-                if let (Ok(old), Some(value)) = (bitcode::decode::<V>(&before), self.values().get_mut(key)) {
-                    *value = old;
-                }
-                Err(error)
+        if let Err(error) = self.editor.edit(Op::Put(name, after)) {
+            if let Some(value) = self.values().get_mut(key) {
+                *value = old;
             }
+            return Err(error);
         }
+        Ok(Some(result))
     }
 
     /// Takes a value out; `None` if there is none.
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        self.editor.edit(Op::Delete(encoded(key))).ok()?;
+        let name = self.name_of(key)?;
+        self.editor.edit(Op::Delete(name)).ok()?;
         self.values().remove(key)
     }
 

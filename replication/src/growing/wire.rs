@@ -3,7 +3,7 @@
 //! ```text
 //! batch     u8 0, u8 which, v of, v revision it starts from, v revisions on (1 or more), u32 digest after it, v count, operations
 //! snapshot  u8 1, u8 which, v of, v revision, u32 digest, v count, items
-//! end       u8 2, u8 which, v of (not 0): the entity that it was of is gone
+//! end       u8 2, u8 which, v of (not 0), v revision: what is no later than that is to be forgotten
 //! ask       u8 3, u8 which, v of: the other way; a snapshot, please
 //! ```
 //!
@@ -55,7 +55,7 @@ pub(super) enum Op {
 pub(super) enum Said {
     Batch { at: Key, base: u64, to: u64, digest: u32, ops: Vec<Op> },
     Snapshot { at: Key, revision: u64, digest: u32, ops: Vec<Op> },
-    End { at: Key },
+    End { at: Key, revision: u64 },
     Ask { at: Key },
 }
 
@@ -124,6 +124,20 @@ impl Op {
             Self::Put(key, item) => size(key) + size(item),
             Self::Delete(key) => size(key),
         }
+    }
+
+    /// How many items of a list it moves, of which there are `len` before it.
+    pub(super) fn shift(&self, len: usize) -> usize {
+        match self {
+            Self::Insert(at, _) => (*at).min(len.saturating_sub(*at)),
+            Self::Remove(at) => (*at).min(len.saturating_sub(*at + 1)),
+            _ => 0,
+        }
+    }
+
+    /// Is there a key or an item to be read?
+    pub(super) fn brings(&self) -> bool {
+        !matches!(self, Self::Remove(_) | Self::PopFront | Self::Truncate(_) | Self::Clear)
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
@@ -216,7 +230,10 @@ impl Said {
                     }
                 }
             }
-            Self::End { at } => head(2, *at, out),
+            Self::End { at, revision } => {
+                head(2, *at, out);
+                put_number(*revision, out);
+            }
             Self::Ask { at } => head(3, *at, out),
         }
     }
@@ -245,7 +262,7 @@ impl Said {
                 };
                 Self::Snapshot { at, revision, digest, ops: (0..count).map(|_| item()).collect::<Option<_>>()? }
             }
-            2 if at.1 != 0 => Self::End { at },
+            2 if at.1 != 0 => Self::End { at, revision: take_number(bytes)? },
             3 => Self::Ask { at },
             _ => return None,
         };

@@ -112,6 +112,7 @@ impl Peer {
         let last = limits::SESSION_MICROS / 1_000_000 * u64::from(self.config.tick_rate);
         let tick = self.load(world, Timeline::Session, bytes, kinds, Tick(last))?;
         self.adopt_loaded(world);
+        self.growing.forget_entities();
         let before = tick.minus(1);
         (self.time.step, self.time.tick, self.time.due, self.time.ran) = (before, before, before, before);
         (self.time.last_send, self.time.captured) = (before, before);

@@ -21,7 +21,8 @@ impl ListOptions {
     }
 
     /// The same, but what is pushed beyond that makes the item at the front go, as in a feed. That is so for bytes beyond
-    /// [`limits::COLLECTION_BYTES`] too. What is inserted elsewhere is refused.
+    /// [`limits::COLLECTION_BYTES`] and [`limits::COLLECTION_MEMORY`] too, but not for what all lists together have. What is inserted
+    /// elsewhere is refused.
     #[must_use]
     pub fn keep_last(self, items: usize) -> Self {
         Self { max: items, rolls: true }

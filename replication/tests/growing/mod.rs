@@ -331,6 +331,8 @@ fn all_of_a_host_together_are_bounded() {
         let mut list = peer.list_mut_for::<Vec<u8>>(world, entity)?;
         (0..261).try_for_each(|n| list.push(noise(n, 4000)))
     };
+    let mut feed = peer.list_mut::<Line>().unwrap();
+    (0..2).for_each(|n| feed.push(line(n)).unwrap());
     let mut fit = Vec::new();
     loop {
         let entity = peer.spawn(&mut world, Crate, (Position { x: 0.0, y: 0.0 },)).unwrap();
@@ -342,13 +344,16 @@ fn all_of_a_host_together_are_bounded() {
             }
         }
     }
-    assert_eq!(fit.len(), limits::COLLECTIONS_BYTES / (261 * 4004));
+    assert_eq!(fit.len(), limits::COLLECTIONS_BYTES / (261 * (4004 + size_of::<Vec<u8>>() + limits::COLLECTION_ITEM_MEMORY)));
     // a feed that rolls has no place to roll in
     let long = Line { by: 1, text: "x".repeat(4000) };
     let mut feed = peer.list_mut::<Line>().unwrap();
     while feed.push(long.clone()).is_ok() {
         assert!(feed.len() < 20, "there is no room for so many");
     }
+    let before = feed.len();
+    assert!(before > 1 && feed.push(long.clone()).is_err());
+    assert_eq!(feed.len(), before, "what others have empties no feed");
     // what ends makes room for others
     peer.despawn(&mut world, fit[0]).unwrap();
     peer.send(Duration::ZERO, &mut world).unwrap();
@@ -362,6 +367,61 @@ fn all_of_a_host_together_are_bounded() {
         let made = peer.map_mut_for::<u16, u32>(&world, entity).map(drop);
         let expected = if n < limits::COLLECTIONS_HELD { Ok(()) } else { Err(UsageError::TooManyCollections) };
         assert_eq!(made, expected);
+    }
+}
+
+/// A guest keeps what was hidden from it, and the host has long let it go: that must not count against the guest.
+#[test]
+fn what_a_guest_keeps_of_hidden_entities_makes_room() {
+    type Wide = [u64; 512];
+    for seed in seeds(2) {
+        let schema = Schema::builder("test")
+            .component::<Position>("position", |c| c)
+            .kind::<Crate>("crate", Host::default())
+            .kind::<Player>("player", Owner::default())
+            .list::<Wide>("wide", |l| l.max(2000))
+            .build()
+            .unwrap();
+        let (mut table, network) = table_of(seed, &schema, 0, weather(30, 0.0), &wide());
+        table.seat(0).peer.set_relevance(Relevance::within(10.0).place(|p: &Position| [p.x, p.y, 0.0])).unwrap();
+        let guest = table.join(wide(), network.join(weather(30, 0.02), weather(30, 0.02))).unwrap();
+        until(&mut table, 10, "admission", |t| t.seat(guest).peer.is_in_session());
+        let seat = table.seat(guest);
+        seat.peer.spawn(&mut seat.world, Player, (Position { x: 0.0, y: 0.0 },)).unwrap();
+        let host = table.seat(0);
+        let near = |host: &mut tidelock::testing::Seat| {
+            let entity = host.peer.spawn(&mut host.world, Crate, (Position { x: 1.0, y: 0.0 },)).unwrap();
+            let mut list = host.peer.list_mut_for::<Wide>(&host.world, entity).unwrap();
+            (0..1900).for_each(|n| list.push([n % 2; 512]).unwrap());
+            entity
+        };
+        let first: Vec<Entity> = (0..4).map(|_| near(host)).collect();
+        let lens = |t: &mut Table, of: &[Entity]| -> Vec<usize> {
+            let host = t.seat(0);
+            let nets: Vec<_> = of.iter().map(|entity| host.peer.name_of(&host.world, *entity).unwrap()).collect();
+            let seat = t.seat(guest);
+            let len = |there| seat.peer.list_for::<Wide>(&seat.world, there).unwrap().len();
+            nets.iter().map(|net| seat.find(*net).map_or(0, len)).collect()
+        };
+        until(&mut table, 60, "the first", |t| lens(t, &first) == [1900; 4]);
+        // far away they become short, of which the guest hears nothing
+        for entity in &first {
+            let host = table.seat(0);
+            host.world.get::<&mut Position>(*entity).unwrap().x = 300.0;
+        }
+        table.rest(60);
+        let host = table.seat(0);
+        for entity in &first {
+            host.peer.list_mut_for::<Wide>(&host.world, *entity).unwrap().truncate(1);
+        }
+        let second: Vec<Entity> = (0..4).map(|_| near(host)).collect();
+        until(&mut table, 60, "the second", |t| lens(t, &second) == [1900; 4]);
+        for entity in &first {
+            table.seat(0).world.get::<&mut Position>(*entity).unwrap().x = 2.0;
+        }
+        until(&mut table, 20, "the first again", |t| lens(t, &first) == [1; 4]);
+        assert_eq!(lens(&mut table, &second), [1900; 4], "SEED={seed}");
+        assert_clean(&mut table);
     }
 }
 
