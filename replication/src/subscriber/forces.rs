@@ -46,11 +46,8 @@ impl Forces {
     pub(super) fn forget(&mut self, floor: u64) {
         while self.queue.front().is_some_and(|next| next.0 <= floor) {
             let Some((_, of)) = self.queue.pop_front() else { return };
-            let marks = self.marks.get_mut(&of).expect("what is queued is marked");
-            marks.remove(0);
-            if marks.is_empty() {
-                self.marks.remove(&of);
-            }
+            // an empty list stays: where there was one there will be more, and there are no more of them than blocks and components
+            self.marks.get_mut(&of).expect("what is queued is marked").remove(0);
         }
     }
 
