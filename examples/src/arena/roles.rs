@@ -404,6 +404,9 @@ impl Guest {
         self.peer.receive(now, &mut self.world)?;
         self.count_corrections();
         self.hear_news();
+        if self.ended.is_some() {
+            return Ok(());
+        }
         self.finished |= !self.peer.messages::<Finish>()?.is_empty();
         self.pilot.frame(&mut self.peer, &self.world, !self.finished)?;
         while let Some(mut step) = self.peer.next_step(&mut self.world) {
@@ -511,3 +514,6 @@ impl Guest {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
