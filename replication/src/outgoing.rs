@@ -159,7 +159,10 @@ impl Assembler<'_> {
         subscriber.motions = motions;
         let now = self.publisher.history.now();
         self.scratch.older = if motions == 0 { None } else { older(now, self.base) };
-        let even = !self.alone && self.packing.packets && self.scratch.confirmed && subscriber.is_even(now, self.scratch.older);
+        let even = !self.alone
+            && self.packing.packets
+            && self.scratch.confirmed
+            && subscriber.is_even(self.publisher, self.scratch.older);
         let of = (self.base, self.scratch.components);
         self.scratch.cohort = (even && self.sees_velocities(subscriber)).then(|| (self.cache.cohort(of), 0));
     }
@@ -171,6 +174,7 @@ impl Assembler<'_> {
         if let Some(body) = self.fill_alike(subscriber, limit) {
             return body;
         }
+        subscriber.unfold(self.publisher);
         // headers differ by some bits; what one peer is sent should fit the others
         let limit = if self.scratch.cohort.is_some() { limit.saturating_sub(HEADERS_DIFFER) } else { limit };
         let mut before = std::mem::take(&mut self.scratch.before);
@@ -248,7 +252,7 @@ impl Assembler<'_> {
             let lacks = |block: usize, source: usize| {
                 let has =
                     self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
-                subscriber.pending(c, block) & !has
+                subscriber.owed(c, block, self.publisher) & !has
             };
             velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| lacks(block, v.source) == 0))
         })
@@ -262,7 +266,7 @@ impl Assembler<'_> {
         self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
         subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
         subscriber.tally.add(&packet.tally);
-        subscriber.take_packet(&packet.carried, &packet.emptied);
+        subscriber.take_packet(&packet.carried, &packet.emptied, packet.all);
         Some(Body {
             carried: Freight::Shared(packet.carried.clone()),
             values: packet.values,

@@ -53,6 +53,8 @@ pub(crate) struct Publisher {
     newest: Vec<Tick>,
     /// By block, then component: rows that have had a value of it under their binding.
     ever_rows: Vec<u64>,
+    /// See [`shape`](Self::shape).
+    shape: u64,
     /// By send tick modulo the ring's length: the session's tick of the newest capture.
     captured: Vec<Tick>,
     components: usize,
@@ -81,6 +83,7 @@ impl Publisher {
             remote_rows: Vec::new(),
             newest: Vec::new(),
             ever_rows: Vec::new(),
+            shape: 0,
             captured: vec![Tick::ZERO; limits::RING],
             components: schema.components.len(),
             slots: schema.slots,
@@ -211,6 +214,7 @@ impl Publisher {
         state.fresh = self.history.now();
         self.newest[row / BLOCK] = self.history.now();
         self.ever_rows[row / BLOCK * self.history.components() + c] |= bit;
+        self.shape += 1;
         self.history.record(c, row, words, Mark { sample, first: true, rested: false });
         match self.inits.last_mut() {
             Some(init) if init.row as usize == row => init.components |= 1 << c,
@@ -264,6 +268,11 @@ impl Publisher {
     #[inline]
     pub(crate) fn ever_rows(&self, c: usize, block: usize) -> u64 {
         self.ever_rows[block * self.history.components() + c]
+    }
+
+    /// As long as this stays the same, no row has had a value of a component for the first time.
+    pub(crate) fn shape(&self) -> u64 {
+        self.shape
     }
 
     /// The newest send in which a component of the row had its first value.

@@ -9,6 +9,7 @@
 
 mod fate;
 mod flights;
+mod folded;
 mod forces;
 mod freight;
 mod shared;
@@ -90,6 +91,12 @@ pub(crate) struct Subscriber {
     stale_any: bool,
     /// The send in which what changed in it is all that is pending, and is all pending; and which components that are.
     fresh: Option<(Tick, u64)>,
+    /// The session tick of the changes of the open send, while these are pending and not listed as such: see [`folded`].
+    folded: Option<Tick>,
+    /// Nothing is listed as pending. Never said in error; it may be so all the same.
+    idle: bool,
+    /// The publisher's [`shape`](Publisher::shape) in which the peer was found to be told changes of everything; `None`: not known.
+    wants_all: Option<u64>,
     next_number: u64,
     flights: VecDeque<Flight>,
     forces: Forces,
@@ -163,6 +170,9 @@ impl Subscriber {
             shared: Shared::new(publisher.history.now(), !partial),
             stale_any: false,
             fresh: None,
+            folded: None,
+            idle: false,
+            wants_all: None,
             next_number: first,
             flights: VecDeque::new(),
             forces: Forces::default(),
@@ -257,7 +267,7 @@ impl Subscriber {
         } else {
             self.wants[at] &= !bit;
             self.pending[at] &= !bit;
-            self.fresh = None;
+            (self.fresh, self.wants_all) = (None, None);
             self.settle_since(i / BLOCK);
         }
     }
@@ -304,7 +314,7 @@ impl Subscriber {
     }
 
     fn mark_since(&mut self, block: usize, mask: u64, since: Tick) {
-        self.oldest_due = None;
+        (self.oldest_due, self.idle) = (None, false);
         if self.view.is_none() {
             self.since[block] = self.since[block].min(since);
             return;
@@ -358,10 +368,14 @@ impl Subscriber {
         self.follow(publisher);
         let now = publisher.history.now();
         self.keep_up(publisher);
+        if self.fold(publisher, tick) {
+            return;
+        }
         let source = Source::new(&self.view, publisher);
         let components = source.components(now);
         let (quiet, by_block) = (!self.is_pending(), self.view.is_none());
         let (mut unwanted, mut fresh) = (0, 0);
+        self.idle = false;
         for c in bits(components) {
             let changes = source.changed(c as usize, now);
             let at = c as usize * self.blocks;
@@ -401,7 +415,7 @@ impl Subscriber {
             return self.end_ghost(row, Life::Dead, publisher);
         }
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
-        self.fresh = None;
+        (self.fresh, self.wants_all) = (None, None);
         let first = usize::from(self.known[block] & bit != 0);
         for c in first..self.columns {
             let at = self.at(c, block);
@@ -435,7 +449,7 @@ impl Subscriber {
     }
 
     fn forget(&mut self, index: usize) {
-        self.fresh = None;
+        (self.fresh, self.wants_all) = (None, None);
         let (block, bit) = (index / BLOCK, 1u64 << (index % BLOCK));
         for c in 0..self.columns {
             let at = self.at(c, block);
@@ -465,14 +479,9 @@ impl Subscriber {
         self.forces.len()
     }
 
-    /// Is anything pending?
-    pub(crate) fn is_pending(&self) -> bool {
-        self.since.iter().any(|s| *s != NEVER)
-    }
-
     /// The session tick of the oldest change that is pending in the send `now`. What is told less often is not due before its time.
     pub(crate) fn oldest_pending(&mut self, now: Tick) -> Option<Tick> {
-        let Some(view) = self.view.as_deref() else { return self.since.iter().min().copied().filter(|s| *s != NEVER) };
+        let Some(view) = self.view.as_deref() else { return self.oldest_in_blocks() };
         let due = |i: usize| self.since[i] != NEVER && !self.is_paced(view, i, now);
         // while packets are made less and less is pending: who was the oldest still is
         if let Some((_, oldest)) = self.oldest_due.filter(|(send, i)| *send == now && due(*i)) {

@@ -399,6 +399,8 @@ impl Peer {
             }
             self.send_events(index, &mut *transport, false);
             let link = &mut self.links[index];
+            // what did not go, or not all of it, waits in its list
+            link.subscriber.unfold(&self.publisher);
             let mark = if host { HOST_MARK } else { GUEST_MARK };
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
             let settles = sending != Sending::Leftovers && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);

@@ -99,7 +99,9 @@ impl Subscriber {
 
     /// Makes pending again what a packet would have carried that the transport did not take.
     pub(crate) fn return_pending(&mut self, carried: Freight) {
-        for x in carried.iter() {
+        // what is folded has never been taken
+        let listed = if self.is_folded() { &[] } else { &*carried };
+        for x in listed {
             let at = self.at(usize::from(x.component), x.block as usize);
             self.pending[at] |= x.mask;
             self.mark_since(x.block as usize, x.mask, x.since);
