@@ -32,6 +32,16 @@ pub(crate) struct Findings {
     pub(crate) reshaped: Vec<(u32, u64, u64)>,
 }
 
+impl Findings {
+    pub(crate) fn clear(&mut self) {
+        self.bound.clear();
+        self.gone.clear();
+        self.unsendable.clear();
+        self.changed.clear();
+        self.reshaped.clear();
+    }
+}
+
 struct Watched {
     /// Bit c: the archetype has component c.
     components: u64,
@@ -81,6 +91,8 @@ pub(crate) struct Capture {
     networked: usize,
     /// [`Entities::marked`] at the last capture.
     marked: u64,
+    /// Of the last capture; kept for its room.
+    pub(crate) findings: Findings,
 }
 
 /// What a capture works on.

@@ -124,6 +124,12 @@ impl History {
         self.blocks
     }
 
+    /// Words of old values that are remembered.
+    #[cfg(test)]
+    pub(crate) fn logged_words(&self) -> usize {
+        self.slots.iter().map(|slot| slot.log.len()).sum()
+    }
+
     /// The open tick: what is set now is a change of this tick.
     pub(crate) fn now(&self) -> Tick {
         self.now

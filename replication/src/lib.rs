@@ -170,6 +170,8 @@ pub use visit::{Visited, VisitedIter};
 pub use why::{Scarce, Why};
 
 #[cfg(test)]
+mod churn_tests;
+#[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod scope_tests;

@@ -5,7 +5,7 @@ mod cache;
 
 pub(crate) use cache::BitCache;
 
-use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
+use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits, cut};
 use crate::forecast::Forecast;
 use crate::history::BLOCK;
 use crate::packing::Packing;
@@ -13,7 +13,7 @@ use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::schema::Inner;
-use crate::subscriber::{Carried, Freight, NEVER, Subscriber};
+use crate::subscriber::{Carried, Freight, Lists, NEVER, Subscriber};
 use crate::tuner::{Tuner, older};
 use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
@@ -72,6 +72,7 @@ pub(crate) struct Scratch {
     tally: Tally,
     /// The same before the packet in the making.
     before: Tally,
+    pub(crate) lists: Lists,
 }
 
 /// So many bits headers of one send may differ by.
@@ -179,8 +180,8 @@ impl Assembler<'_> {
         let limit = if self.scratch.cohort.is_some() { limit.saturating_sub(HEADERS_DIFFER) } else { limit };
         let mut before = std::mem::take(&mut self.scratch.before);
         before.clone_from(&subscriber.tally);
-        let body = self.fill_anew(subscriber, limit);
-        self.keep_alike(&body, &before, subscriber);
+        let mut body = self.fill_anew(subscriber, limit);
+        self.keep_alike(&mut body, &before, subscriber);
         self.scratch.before = before;
         body
     }
@@ -207,7 +208,8 @@ impl Assembler<'_> {
         self.scratch.tally.fit(self.schema.columns(), self.schema.kinds.len());
         let counted: u64 = self.scratch.tally.components.iter().sum();
         let mut context = Context::default();
-        let mut carried = subscriber.carrier();
+        subscriber.lend(&mut self.scratch.lists);
+        let mut carried = self.scratch.lists.draft();
         let mut full = false;
         while let Some(&(since, block)) = self.scratch.order.last() {
             let block = block as usize;
@@ -241,7 +243,8 @@ impl Assembler<'_> {
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
         let (values, may_introduce) = (self.scratch.values, self.scratch.components & 1 != 0);
-        Body { carried: Freight::Own(carried), values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
+        let carried = self.scratch.lists.keep(carried);
+        Body { carried, values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
     }
 
     /// Is the peer told the velocities that guesses of what is pending are made from?
@@ -277,7 +280,7 @@ impl Assembler<'_> {
     }
 
     /// Keeps a packet for the others who are told the same; `before`: the tally before it.
-    fn keep_alike(&mut self, body: &Body, before: &Tally, subscriber: &Subscriber) {
+    fn keep_alike(&mut self, body: &mut Body, before: &Tally, subscriber: &Subscriber) {
         let Some((cohort, index)) = self.scratch.cohort else { return };
         // who could not take a packet as it was goes on alone
         let kept = &self.cache.cohorts[cohort];
@@ -296,6 +299,9 @@ impl Assembler<'_> {
         packet.emptied.extend(body.carried.iter().map(|x| x.block).filter(|block| subscriber.is_empty(*block)));
         packet.emptied.dedup();
         packet.tally.set_difference(before, &subscriber.tally);
+        if let Freight::Own(list) = std::mem::replace(&mut body.carried, Freight::Shared(packet.carried.clone())) {
+            self.scratch.lists.give(list);
+        }
     }
 
     /// Puts a block in as it was written for another peer, if it is told the very same.
@@ -582,20 +588,4 @@ impl Assembler<'_> {
             rested | mask & changed(c, now) & !before
         })
     }
-}
-
-/// Leaves out rows until about `room` of `size` bits remain; of a single row, components. `false` if nothing can stay.
-fn cut(masks: &mut Masks, room: usize, size: usize) -> bool {
-    let rows = masks.iter().fold(0, |rows, m| rows | m.1);
-    let count = rows.count_ones() as usize;
-    if count > 1 {
-        let keep = (count * room / size).min(count - 1);
-        let kept = bits(rows).take(keep).fold(0u64, |kept, row| kept | 1 << row);
-        masks.iter_mut().for_each(|m| m.1 &= kept);
-        masks.retain(|m| m.1 != 0);
-        return keep > 0;
-    }
-    let keep = (masks.len() * room / size).min(masks.len() - 1);
-    masks.truncate(keep);
-    keep > 0
 }

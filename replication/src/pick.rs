@@ -10,7 +10,7 @@ use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::receipts::{Decision, Receipt, Receipts};
 use crate::schema::Inner;
-use crate::subscriber::{Carried, Freight, Subscriber};
+use crate::subscriber::{Carried, Lists, Subscriber};
 use crate::values::{Coded, ValueCache};
 use crate::view::View;
 use rustc_hash::FxHashMap;
@@ -31,6 +31,7 @@ const DEPTH: u8 = 16;
 /// Buffers kept between sends.
 #[derive(Default)]
 pub(crate) struct PickScratch {
+    pub(crate) lists: Lists,
     order: Vec<Candidate>,
     /// The next of `order`.
     next: usize,
@@ -207,16 +208,17 @@ impl Picker<'_> {
         if !self.fill_whole(subscriber, limit, body) {
             self.fill_ranked(subscriber, limit, body);
         }
-        let mut carried = subscriber.carrier();
+        subscriber.lend(&mut self.scratch.lists);
+        let mut carried = self.scratch.lists.draft();
         self.note(subscriber, body.len(), &mut carried);
         subscriber.clear_pending(&carried);
-        let PickScratch { next, order, waiting, chosen, mean, .. } = &mut *self.scratch;
+        let PickScratch { lists, next, order, waiting, chosen, mean, .. } = &mut *self.scratch;
         if !chosen.is_empty() {
             *mean += (body.len() as f32 / chosen.len() as f32 - *mean) * 0.1;
         }
         let values = carried.iter().map(|x| x.mask.count_ones() as usize).sum();
         Body {
-            carried: Freight::Own(carried),
+            carried: lists.keep(carried),
             values,
             may_introduce: true,
             all: *next >= order.len() && waiting.is_empty(),

@@ -17,7 +17,7 @@ mod sight;
 mod told;
 
 pub(crate) use fate::Fate;
-pub(crate) use freight::{Carried, Freight};
+pub(crate) use freight::{Carried, Freight, Lists};
 
 use crate::block::bits;
 use crate::history::BLOCK;
@@ -100,7 +100,8 @@ pub(crate) struct Subscriber {
     next_number: u64,
     flights: VecDeque<Flight>,
     forces: Forces,
-    pool: Vec<Vec<Carried>>,
+    /// Lists of what packets carried that nobody needs any more.
+    idle: Vec<Vec<Carried>>,
     scratch: Vec<u64>,
     /// By component, then block, while losses are looked at: since when `scratch` is owed.
     owed_since: Vec<Tick>,
@@ -167,7 +168,7 @@ impl Subscriber {
             answered: publisher.history.now().minus(1),
             whole_bases: true,
             motions: 0,
-            shared: Shared::new(publisher.history.now(), !partial),
+            shared: Shared::new(publisher.history.now(), !partial, columns),
             stale_any: false,
             fresh: None,
             folded: None,
@@ -176,7 +177,7 @@ impl Subscriber {
             next_number: first,
             flights: VecDeque::new(),
             forces: Forces::default(),
-            pool: Vec::new(),
+            idle: Vec::new(),
             scratch: Vec::new(),
             owed_since: Vec::new(),
             unanswered: None,
@@ -470,7 +471,7 @@ impl Subscriber {
     /// Lists that wait to be used again.
     #[cfg(test)]
     pub(crate) fn idle_lists(&self) -> usize {
-        self.pool.len()
+        self.idle.len()
     }
 
     /// Forces that packets on their way do not make up for.

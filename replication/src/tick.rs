@@ -271,7 +271,8 @@ impl Peer {
             self.publisher.note_capture(self.time.tick);
         }
         self.captures.note(self.publisher.history.now(), self.time.tick, sending == Sending::Scheduled);
-        let mut findings = Findings::default();
+        let mut findings = std::mem::take(&mut self.capture.findings);
+        findings.clear();
         let everything = matches!(self.role, Role::Host(_));
         let notify = if self.config.local_news && everything { self.notified() } else { 0 };
         let mut scene = Scene {
@@ -287,6 +288,7 @@ impl Peer {
             _ => self.capture.run_fresh(&mut scene, notify, &mut findings),
         }
         self.take_findings(world, &findings, everything);
+        self.capture.findings = findings;
         self.look(world, sending == Sending::Scheduled);
         for link in &mut self.links {
             link.subscriber.note_changes(&self.publisher, self.time.tick);
@@ -311,7 +313,7 @@ impl Peer {
             let Some(record) = self.entities.get(slot) else { continue };
             for link in &mut self.links {
                 if everything {
-                    subscribe_row(&self.schema, &self.publisher, link, row, record, false, self.time.tick);
+                    subscribe_row(&self.schema, &self.publisher, link, row, record, false, true, self.time.tick);
                 } else {
                     link.subscriber.follow(&self.publisher);
                     (0..self.schema.columns()).for_each(|c| link.subscriber.want(c, row, true));

@@ -69,6 +69,9 @@ impl Cohort {
     }
 }
 
+/// So many lists are looked at for one that nobody needs any more, before another is made.
+const LAGGING: usize = 16;
+
 /// So many entries of a block are kept against one baseline: what nearly everybody is told, and what those are who lost the same.
 const VARIANTS: usize = 6;
 
@@ -167,9 +170,17 @@ impl BitCache {
 
     /// A list of what a packet carries, for all who are sent it.
     pub(super) fn share(&mut self, carried: &[Carried]) -> Arc<Vec<Carried>> {
-        // the oldest is the first to be free again; where somebody lags, another is made
-        let is_free = self.lists.front().is_some_and(|list| Arc::strong_count(list) == 1);
-        let mut list = if is_free { self.lists.pop_front() } else { None }.unwrap_or_default();
+        // the oldest is mostly the first to be free again; what somebody who lags still needs goes to the end of the line
+        let mut list = None;
+        for _ in 0..self.lists.len().min(LAGGING) {
+            let oldest = self.lists.pop_front().unwrap_or_default();
+            if Arc::strong_count(&oldest) == 1 {
+                list = Some(oldest);
+                break;
+            }
+            self.lists.push_back(oldest);
+        }
+        let mut list = list.unwrap_or_default();
         let own = Arc::get_mut(&mut list).expect("nobody else has it");
         own.clear();
         own.extend_from_slice(carried);

@@ -254,7 +254,7 @@ impl Subscriber {
                 if *owed & x.mask != 0 {
                     if *since < x.since {
                         x.since = *since;
-                        flight.carried.own(&mut self.pool)[n] = x;
+                        flight.carried.own(&mut self.idle)[n] = x;
                     }
                     *owed &= !x.mask;
                 }

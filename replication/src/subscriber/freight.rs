@@ -43,11 +43,66 @@ impl Deref for Freight {
     }
 }
 
+/// Lists of what packets carry, to be used again, and one to make them in. There are as many in all as packets on their way, and
+/// what one peer's packets leave another's take: so after a while none is made, and none is larger than twice what it holds.
+#[derive(Default)]
+pub(crate) struct Lists {
+    draft: Vec<Carried>,
+    /// By the logarithm of their room.
+    idle: Vec<Vec<Vec<Carried>>>,
+}
+
+/// The least room that a list has.
+const LEAST: usize = 8;
+/// So many lists a peer keeps for what of a loss has to be told from others'.
+const SET_ASIDE: usize = 4;
+
+impl Lists {
+    /// An empty list to note in it what the next packet carries.
+    pub(crate) fn draft(&mut self) -> Vec<Carried> {
+        std::mem::take(&mut self.draft)
+    }
+
+    /// What was noted in a draft, to be kept; the draft goes back.
+    pub(crate) fn keep(&mut self, mut draft: Vec<Carried>) -> Freight {
+        let mut kept = Vec::new();
+        if !draft.is_empty() {
+            let size = room_for(draft.len());
+            let idle = self.idle.get_mut(size.ilog2() as usize).and_then(Vec::pop);
+            kept = idle.unwrap_or_else(|| Vec::with_capacity(size));
+            kept.extend_from_slice(&draft);
+        }
+        draft.clear();
+        self.draft = draft;
+        Freight::Own(kept)
+    }
+
+    /// Takes a list back.
+    pub(crate) fn give(&mut self, mut list: Vec<Carried>) {
+        let Some(size) = list.capacity().checked_ilog2().map(|size| size as usize) else { return };
+        if self.idle.len() <= size {
+            self.idle.resize_with(size + 1, Vec::new);
+        }
+        list.clear();
+        self.idle[size].push(list);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.idle.iter().map(Vec::len).sum()
+    }
+}
+
+fn room_for(count: usize) -> usize {
+    count.next_power_of_two().max(LEAST)
+}
+
 impl Freight {
-    /// The same as this peer's own, to change it; `pool`: lists to make it in.
-    pub(super) fn own(&mut self, pool: &mut Vec<Vec<Carried>>) -> &mut Vec<Carried> {
+    /// The same as this peer's own, to change it; `idle`: lists to make it in.
+    pub(super) fn own(&mut self, idle: &mut Vec<Vec<Carried>>) -> &mut Vec<Carried> {
         if let Self::Shared(carried) = self {
-            let mut own = pool.pop().unwrap_or_default();
+            let fits = idle.iter().position(|list| list.capacity() >= carried.len());
+            let mut own = fits.map_or_else(|| Vec::with_capacity(room_for(carried.len())), |i| idle.swap_remove(i));
             own.extend_from_slice(carried);
             *self = Self::Own(own);
         }
@@ -59,9 +114,12 @@ impl Freight {
 }
 
 impl Subscriber {
-    /// An empty list for the next packet.
-    pub(crate) fn carrier(&mut self) -> Vec<Carried> {
-        self.pool.pop().unwrap_or_default()
+    /// Gives back lists that are free again, but for some of the largest.
+    pub(crate) fn lend(&mut self, lists: &mut Lists) {
+        if self.idle.len() > SET_ASIDE {
+            self.idle.sort_unstable_by_key(|list| std::cmp::Reverse(list.capacity()));
+            self.idle.drain(SET_ASIDE..).for_each(|list| lists.give(list));
+        }
     }
 
     /// Notes that a packet went out.
@@ -114,7 +172,7 @@ impl Subscriber {
             && carried.capacity() > 0
         {
             carried.clear();
-            self.pool.push(carried);
+            self.idle.push(carried);
         }
     }
 }
