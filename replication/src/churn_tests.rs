@@ -85,7 +85,7 @@ impl Churn {
             ("words of history", host.publisher.history.logged_words()),
             ("slots", host.entities.slots() as usize),
             ("forces", most(&|s| s.open_forces())),
-            ("lists", most(&|s| s.idle_lists()) + host.scratch.lists.len()),
+            ("lists", host.lists.len()),
         ];
         let guest = &self.table.seat(1).peer;
         kept.push(("words of a guest's history", guest.links[0].incoming.mirror.logged_words()));

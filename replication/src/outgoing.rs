@@ -39,6 +39,7 @@ pub(crate) struct Assembler<'a> {
     pub(crate) alone: bool,
     pub(crate) packing: Packing,
     pub(crate) scratch: &'a mut Scratch,
+    pub(crate) lists: &'a mut Lists,
 }
 
 /// Buffers kept between sends.
@@ -72,7 +73,6 @@ pub(crate) struct Scratch {
     tally: Tally,
     /// The same before the packet in the making.
     before: Tally,
-    pub(crate) lists: Lists,
 }
 
 /// So many bits headers of one send may differ by.
@@ -114,6 +114,15 @@ impl Builder<'_> {
             }
             Self::List(picker) => picker.fill(subscriber, limit, body),
         }
+    }
+
+    /// Makes pending again what a packet would have carried.
+    pub(crate) fn take_back(&mut self, subscriber: &mut Subscriber, carried: Freight) {
+        let lists = match self {
+            Self::Blocks(assembler) => &mut *assembler.lists,
+            Self::List(picker) => &mut *picker.lists,
+        };
+        subscriber.return_pending(carried, lists);
     }
 
     /// Notes what found no room in this send.
@@ -208,8 +217,7 @@ impl Assembler<'_> {
         self.scratch.tally.fit(self.schema.columns(), self.schema.kinds.len());
         let counted: u64 = self.scratch.tally.components.iter().sum();
         let mut context = Context::default();
-        subscriber.lend(&mut self.scratch.lists);
-        let mut carried = self.scratch.lists.draft();
+        let mut carried = self.lists.draft();
         let mut full = false;
         while let Some(&(since, block)) = self.scratch.order.last() {
             let block = block as usize;
@@ -243,7 +251,7 @@ impl Assembler<'_> {
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
         let (values, may_introduce) = (self.scratch.values, self.scratch.components & 1 != 0);
-        let carried = self.scratch.lists.keep(carried);
+        let carried = self.lists.keep(carried);
         Body { carried, values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
     }
 
@@ -291,7 +299,7 @@ impl Assembler<'_> {
         }
         let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
         self.cache.arena.append(&self.scratch.body, 0, len);
-        let carried = self.cache.share(&body.carried);
+        let carried = self.lists.share(&body.carried);
         let packet = self.cache.cohorts[cohort].push();
         packet.carried = carried;
         (packet.at, packet.values, packet.all) = ((start, len), body.values, body.all);
@@ -299,9 +307,7 @@ impl Assembler<'_> {
         packet.emptied.extend(body.carried.iter().map(|x| x.block).filter(|block| subscriber.is_empty(*block)));
         packet.emptied.dedup();
         packet.tally.set_difference(before, &subscriber.tally);
-        if let Freight::Own(list) = std::mem::replace(&mut body.carried, Freight::Shared(packet.carried.clone())) {
-            self.scratch.lists.give(list);
-        }
+        self.lists.give(std::mem::replace(&mut body.carried, Freight::Shared(packet.carried.clone())));
     }
 
     /// Puts a block in as it was written for another peer, if it is told the very same.

@@ -31,7 +31,7 @@ use crate::rewind::Shelf;
 use crate::rewind::births::Births;
 use crate::schema::{Inner, Schema};
 use crate::strays::Strays;
-use crate::subscriber::StreamStats;
+use crate::subscriber::{Lists, StreamStats};
 use crate::ticks::Ticks;
 use crate::tuner::Tuner;
 use crate::values::ValueCache;
@@ -68,6 +68,7 @@ pub struct Peer {
     pub(crate) cache: BitCache,
     pub(crate) tuner: Tuner,
     pub(crate) scratch: Scratch,
+    pub(crate) lists: Lists,
     pub(crate) values: ValueCache,
     pub(crate) picks: PickScratch,
     pub(crate) draft: Draft,
@@ -257,6 +258,7 @@ impl Peer {
             cache: BitCache::default(),
             tuner: Tuner::new(config.packing),
             scratch: Scratch::default(),
+            lists: Lists::default(),
             values: ValueCache::default(),
             picks: PickScratch::default(),
             draft: Draft::default(),

@@ -31,7 +31,6 @@ const DEPTH: u8 = 16;
 /// Buffers kept between sends.
 #[derive(Default)]
 pub(crate) struct PickScratch {
-    pub(crate) lists: Lists,
     order: Vec<Candidate>,
     /// The next of `order`.
     next: usize,
@@ -110,6 +109,7 @@ pub(crate) struct Picker<'a> {
     pub(crate) publisher: &'a Publisher,
     pub(crate) cache: &'a mut ValueCache,
     pub(crate) scratch: &'a mut PickScratch,
+    pub(crate) lists: &'a mut Lists,
     /// The session's tick.
     pub(crate) tick: Tick,
     /// What this peer's own values are sampled at: the tick of the last capture.
@@ -208,17 +208,16 @@ impl Picker<'_> {
         if !self.fill_whole(subscriber, limit, body) {
             self.fill_ranked(subscriber, limit, body);
         }
-        subscriber.lend(&mut self.scratch.lists);
-        let mut carried = self.scratch.lists.draft();
+        let mut carried = self.lists.draft();
         self.note(subscriber, body.len(), &mut carried);
         subscriber.clear_pending(&carried);
-        let PickScratch { lists, next, order, waiting, chosen, mean, .. } = &mut *self.scratch;
+        let PickScratch { next, order, waiting, chosen, mean, .. } = &mut *self.scratch;
         if !chosen.is_empty() {
             *mean += (body.len() as f32 / chosen.len() as f32 - *mean) * 0.1;
         }
         let values = carried.iter().map(|x| x.mask.count_ones() as usize).sum();
         Body {
-            carried: lists.keep(carried),
+            carried: self.lists.keep(carried),
             values,
             may_introduce: true,
             all: *next >= order.len() && waiting.is_empty(),

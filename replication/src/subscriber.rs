@@ -100,8 +100,6 @@ pub(crate) struct Subscriber {
     next_number: u64,
     flights: VecDeque<Flight>,
     forces: Forces,
-    /// Lists of what packets carried that nobody needs any more.
-    idle: Vec<Vec<Carried>>,
     scratch: Vec<u64>,
     /// By component, then block, while losses are looked at: since when `scratch` is owed.
     owed_since: Vec<Tick>,
@@ -177,7 +175,6 @@ impl Subscriber {
             next_number: first,
             flights: VecDeque::new(),
             forces: Forces::default(),
-            idle: Vec::new(),
             scratch: Vec::new(),
             owed_since: Vec::new(),
             unanswered: None,
@@ -466,12 +463,6 @@ impl Subscriber {
         let (block, bit) = ((index / BLOCK) as u32, 1u64 << (index % BLOCK));
         let carries = |x: &Carried| x.block == block && usize::from(x.component) == c && x.mask & bit != 0;
         self.flights.iter().any(|f| !f.acked && !f.lost && f.carried.iter().any(carries))
-    }
-
-    /// Lists that wait to be used again.
-    #[cfg(test)]
-    pub(crate) fn idle_lists(&self) -> usize {
-        self.idle.len()
     }
 
     /// Forces that packets on their way do not make up for.

@@ -218,7 +218,7 @@ impl Peer {
                 }
                 link.counters.taken += 1;
                 if let Some(ack) = ack {
-                    link.subscriber.acknowledge(&ack, &self.publisher, now);
+                    link.subscriber.acknowledge(&ack, &self.publisher, now, &mut self.lists);
                     link.events.acknowledge(&ack, now);
                 }
                 // after a stall the way did not take so long: it has lain here
@@ -364,6 +364,7 @@ impl Peer {
         let interval = self.send_interval();
         self.cache.clear();
         self.values.clear();
+        self.lists.collect();
         let mut used = false;
         // peers of one baseline are served one after the other, and among them neighbours: what is encoded for one is at hand for
         // the next
@@ -380,7 +381,7 @@ impl Peer {
             if !facts.is_some_and(|f| f.lossless) {
                 let loss_time = link.loss_time(interval);
                 if let Some(before) = now.checked_sub(loss_time) {
-                    link.subscriber.time_out(before);
+                    link.subscriber.time_out(before, &mut self.lists);
                     link.events.time_out(before, now);
                 }
             }
@@ -427,16 +428,29 @@ impl Peer {
         // leftovers go out in ticks of their own, which no capture has moved the base along with
         link.subscriber.keep_up(&self.publisher);
         let base = link.subscriber.base();
-        let (schema, publisher) = (&*schema, &self.publisher);
+        let (schema, publisher, lists) = (&*schema, &self.publisher, &mut self.lists);
         let mut builder = if link.subscriber.view().is_some() {
             let (cache, scratch, receipts, peer) = (&mut self.values, &mut self.picks, &mut self.receipts, link.peer);
-            Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base, peer, receipts })
+            Builder::List(Picker { schema, publisher, cache, scratch, lists, tick, captured, before, base, peer, receipts })
         } else {
             let (cache, tuner, scratch) = (&mut self.cache, &mut self.tuner, &mut self.scratch);
             if !packing.values {
                 cache.clear();
             }
-            Builder::Blocks(Assembler { schema, publisher, cache, tuner, scratch, tick, captured, before, base, alone, packing })
+            Builder::Blocks(Assembler {
+                schema,
+                publisher,
+                cache,
+                tuner,
+                scratch,
+                lists,
+                tick,
+                captured,
+                before,
+                base,
+                alone,
+                packing,
+            })
         };
         builder.plan(&mut link.subscriber, link.allowance.room(now, interval));
         let (mut used, mut crowded) = (false, false);
@@ -457,7 +471,7 @@ impl Peer {
             let body = builder.fill(&mut link.subscriber, room, body);
             let all = body.all;
             if body.carried.is_empty() {
-                link.subscriber.return_pending(body.carried);
+                builder.take_back(&mut link.subscriber, body.carried);
                 // not even the first value fits beside the events
                 if !all && !riders.is_empty() {
                     crowded = true;
@@ -477,7 +491,7 @@ impl Peer {
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
                     link.scarce = Scarce::Transport;
-                    link.subscriber.return_pending(body.carried);
+                    builder.take_back(&mut link.subscriber, body.carried);
                     return used;
                 }
             }

@@ -11,7 +11,6 @@ use crate::schema::Inner;
 use crate::subscriber::Carried;
 use crate::tuner::Tuner;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::tick::Tick;
@@ -26,8 +25,6 @@ pub(crate) struct BitCache {
     guesses: Guesses,
     pub(super) cohorts: Vec<Cohort>,
     live_cohorts: usize,
-    /// Lists of what packets carried, to be used again once nobody needs them.
-    lists: VecDeque<Arc<Vec<Carried>>>,
     nothing: Arc<Vec<Carried>>,
 }
 
@@ -68,9 +65,6 @@ impl Cohort {
         &mut self.packets[self.live - 1]
     }
 }
-
-/// So many lists are looked at for one that nobody needs any more, before another is made.
-const LAGGING: usize = 16;
 
 /// So many entries of a block are kept against one baseline: what nearly everybody is told, and what those are who lost the same.
 const VARIANTS: usize = 6;
@@ -166,26 +160,6 @@ impl BitCache {
         (self.cohorts[self.live_cohorts].of, self.cohorts[self.live_cohorts].live) = (of, 0);
         self.live_cohorts += 1;
         self.live_cohorts - 1
-    }
-
-    /// A list of what a packet carries, for all who are sent it.
-    pub(super) fn share(&mut self, carried: &[Carried]) -> Arc<Vec<Carried>> {
-        // the oldest is mostly the first to be free again; what somebody who lags still needs goes to the end of the line
-        let mut list = None;
-        for _ in 0..self.lists.len().min(LAGGING) {
-            let oldest = self.lists.pop_front().unwrap_or_default();
-            if Arc::strong_count(&oldest) == 1 {
-                list = Some(oldest);
-                break;
-            }
-            self.lists.push_back(oldest);
-        }
-        let mut list = list.unwrap_or_default();
-        let own = Arc::get_mut(&mut list).expect("nobody else has it");
-        own.clear();
-        own.extend_from_slice(carried);
-        self.lists.push_back(list.clone());
-        list
     }
 
     /// The place of what is encoded against a baseline; `fresh`: it was made just now, and has to be told its codings.
