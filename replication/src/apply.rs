@@ -287,7 +287,7 @@ impl Peer {
         }
         for c in bits(self.forms(presence.components << 1, presence.kind, presence.owners[0].peer)) {
             let c = c as usize;
-            let words = self.links[0].incoming.mirror.value(c, row).to_vec();
+            let words = SmallVec::<[u32; 16]>::from_slice(self.links[0].incoming.mirror.value(c, row));
             self.write_component(world, slot, c, &words);
         }
         self.apply.arrived(presence.net);

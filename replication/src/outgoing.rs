@@ -321,7 +321,7 @@ impl Assembler<'_> {
         carried: &mut Vec<Carried>,
     ) -> bool {
         let (fresh, exact, age) = (since == self.tick, subscriber.is_exact(block, self.base), self.own_age());
-        let found = self.cache.sets[self.scratch.set].wholes(block).iter().find(|whole| {
+        let found = self.cache.wholes(self.scratch.set, block).find(|whole| {
             let entry = &whole.entry;
             let plain = entry.base == EntryBase::Packet && entry.sample_age == age;
             let alike = whole.components == self.scratch.components && whole.before == *context;
@@ -420,7 +420,10 @@ impl Assembler<'_> {
         let (components, block) = (self.scratch.components, entry.block as usize);
         let set = &self.cache.sets[self.scratch.set];
         // the same values may stand behind another head
-        let kept = set.wholes(block).iter().find(|whole| whole.entry.base == entry.base && whole.entry.masks == entry.masks);
+        let kept = self
+            .cache
+            .wholes(self.scratch.set, block)
+            .find(|whole| whole.entry.base == entry.base && whole.entry.masks == entry.masks);
         let history = &self.publisher.history;
         let common = Common { components, codings: &set.codings, send_tick: history.now() };
         let then = |c: usize| history.changed(c, self.base).get(block).copied().unwrap_or(0);
@@ -452,7 +455,7 @@ impl Assembler<'_> {
     fn keep(&mut self, entry: &Entry, context: (Context, Context), (start, head): (usize, usize), fresh: bool) {
         let (weight, kind) = (self.weigh(entry), self.publisher.kind_of(entry.block as usize));
         let at = (self.cache.arena.len(), self.scratch.body.len() - start);
-        let Some(whole) = self.cache.sets[self.scratch.set].place(entry.block as usize) else { return };
+        let Some(whole) = self.cache.place(self.scratch.set, entry.block as usize) else { return };
         whole.entry.clone_from(entry);
         whole.bits.clone_from(&self.scratch.bits);
         (whole.components, whole.at, whole.head) = (self.scratch.components, at, head);

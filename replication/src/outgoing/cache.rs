@@ -26,6 +26,9 @@ pub(crate) struct BitCache {
     pub(super) cohorts: Vec<Cohort>,
     live_cohorts: usize,
     nothing: Arc<Vec<Carried>>,
+    /// Of all sets.
+    wholes: Vec<Whole>,
+    live_wholes: usize,
 }
 
 /// The packets of a send to all who are told the same from the same baseline, one after the other, without their headers.
@@ -69,11 +72,11 @@ impl Cohort {
 /// So many entries of a block are kept against one baseline: what nearly everybody is told, and what those are who lost the same.
 const VARIANTS: usize = 6;
 
-/// The entries of one block.
-#[derive(Default)]
+/// The entries of one block: the first, and how many.
+#[derive(Clone, Copy, Default)]
 struct Variants {
-    live: usize,
-    wholes: Vec<Whole>,
+    first: u32,
+    count: usize,
 }
 
 /// An entry as it was written, its values included.
@@ -95,6 +98,8 @@ pub(super) struct Whole {
     pub(super) kind: usize,
     /// Nothing of it was pending for longer than since this tick.
     pub(super) fresh: bool,
+    /// Where the block's next one is.
+    next: u32,
 }
 
 /// What was encoded against one baseline.
@@ -114,30 +119,6 @@ pub(super) struct Set {
     entries: Vec<Variants>,
 }
 
-impl Set {
-    /// The entries of a block that were written in this tick.
-    #[inline]
-    pub(super) fn wholes(&self, block: usize) -> &[Whole] {
-        self.entries.get(block).map_or(&[], |kept| &kept.wholes[..kept.live])
-    }
-
-    /// A place to keep one more entry of a block, if there is one.
-    pub(super) fn place(&mut self, block: usize) -> Option<&mut Whole> {
-        if self.entries.len() <= block {
-            self.entries.resize_with(block + 1, Variants::default);
-        }
-        let kept = &mut self.entries[block];
-        if kept.live == VARIANTS {
-            return None;
-        }
-        if kept.live == kept.wholes.len() {
-            kept.wholes.push(Whole::default());
-        }
-        kept.live += 1;
-        Some(&mut kept.wholes[kept.live - 1])
-    }
-}
-
 impl BitCache {
     /// A new tick: nothing is encoded yet.
     pub(crate) fn clear(&mut self) {
@@ -147,6 +128,40 @@ impl BitCache {
         old.for_each(|packet| packet.carried = self.nothing.clone());
         self.live_cohorts = 0;
         self.arena.clear();
+        self.live_wholes = 0;
+    }
+
+    /// The entries of a block that were written in this tick.
+    #[inline]
+    pub(super) fn wholes(&self, set: usize, block: usize) -> impl Iterator<Item = &Whole> {
+        let Variants { first, count } = self.sets[set].entries.get(block).copied().unwrap_or_default();
+        let mut next = first;
+        (0..count).map(move |_| {
+            let whole = &self.wholes[next as usize];
+            next = whole.next;
+            whole
+        })
+    }
+
+    /// A place to keep one more entry of a block, if there is one.
+    pub(super) fn place(&mut self, set: usize, block: usize) -> Option<&mut Whole> {
+        let Variants { first, count } = *self.sets[set].entries.get(block)?;
+        if count == VARIANTS {
+            return None;
+        }
+        let new = self.live_wholes as u32;
+        if count == 0 {
+            self.sets[set].entries[block].first = new;
+        } else {
+            let last = (1..count).fold(first, |at, _| self.wholes[at as usize].next);
+            self.wholes[last as usize].next = new;
+        }
+        self.sets[set].entries[block].count += 1;
+        if self.live_wholes == self.wholes.len() {
+            self.wholes.push(Whole::default());
+        }
+        self.live_wholes += 1;
+        Some(&mut self.wholes[new as usize])
     }
 
     /// The place of the packets to all who are told the same from a baseline, of these components.
@@ -176,7 +191,8 @@ impl BitCache {
         (set.base, set.plain) = (base, plain);
         set.have.clear();
         set.have.resize(columns * blocks, 0);
-        set.entries.iter_mut().for_each(|kept| kept.live = 0);
+        set.entries.clear();
+        set.entries.resize(blocks, Variants::default());
         self.live += 1;
         (self.live - 1, true)
     }
