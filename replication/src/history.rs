@@ -4,6 +4,7 @@
 //! not change since. So a baseline is one tick for all rows, a row at rest costs nothing, and the past is found in as many steps
 //! as it is ticks old.
 
+use crate::room::{Room, make_room};
 use tidelock_netcore::limits::RING;
 use tidelock_netcore::tick::Tick;
 
@@ -104,6 +105,9 @@ pub(crate) struct History {
     blocks: usize,
     columns: Vec<Vec<u32>>,
     slots: Vec<Slot>,
+    /// What logs and segments of a tick take, and what those of the last one took.
+    room: [Room; 2],
+    closed: [usize; 2],
 }
 
 impl History {
@@ -111,7 +115,7 @@ impl History {
     pub(crate) fn new(strides: Vec<usize>, now: Tick) -> Self {
         let slots = (0..RING).map(|_| Slot::default()).collect();
         let columns = vec![Vec::new(); strides.len()];
-        let mut history = Self { strides, now, blocks: 0, columns, slots };
+        let mut history = Self { strides, now, blocks: 0, columns, slots, room: Default::default(), closed: [0; 2] };
         history.slot_mut(now).tick = now;
         history
     }
@@ -140,9 +144,12 @@ impl History {
         if blocks <= self.blocks {
             return;
         }
-        let to = blocks.next_power_of_two();
+        // by an eighth at least: every growth moves all that there is
+        let to = blocks.max(self.blocks + self.blocks / 8);
         for (column, stride) in self.columns.iter_mut().zip(&self.strides) {
-            column.resize(to * BLOCK * stride, 0);
+            let words = to * BLOCK * stride;
+            make_room(column, words);
+            column.resize(words, 0);
         }
         // a tick in which nothing has changed yet has no tables
         for slot in self.slots.iter_mut().filter(|s| !s.changed.is_empty()) {
@@ -157,9 +164,13 @@ impl History {
         if tick <= self.now {
             return;
         }
+        let closed = &self.slots[self.now.0 as usize % RING];
+        let before = std::mem::replace(&mut self.closed, [closed.log.len(), closed.segments.len()]);
+        let usual = [before[0].min(self.closed[0]), before[1].min(self.closed[1])];
+        self.room.iter_mut().zip(self.closed).for_each(|(room, used)| room.note(used));
         let first = Tick(self.now.0 + 1).max(tick.minus(RING as u64 - 1));
         for t in first.0..=tick.0 {
-            let slot = self.slot_mut(Tick(t));
+            let slot = &mut self.slots[t as usize % RING];
             slot.tick = Tick(t);
             if slot.any != 0 {
                 slot.any = 0;
@@ -167,6 +178,8 @@ impl History {
                 slot.segments.clear();
                 slot.log.clear();
             }
+            refit(&mut slot.log, &self.room[0], usual[0]);
+            refit(&mut slot.segments, &self.room[1], usual[1]);
         }
         self.now = tick;
     }
@@ -513,6 +526,15 @@ impl Slot {
         let next = if fresh { NONE } else { self.head[at] };
         self.head[at] = self.segments.len() as u32;
         self.segments.push(Segment { mask: bit, offset, next, mark });
+    }
+}
+
+/// Gives an empty list of a tick the room that the ticks before have taken, and no more than those of lately.
+fn refit<T>(list: &mut Vec<T>, room: &Room, usual: usize) {
+    if let Some(worth) = room.excess(list.capacity()) {
+        list.shrink_to(worth);
+    } else if list.capacity() < usual {
+        list.reserve_exact(usual + usual / 8);
     }
 }
 
