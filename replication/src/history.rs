@@ -43,7 +43,7 @@ struct Segment {
     offset: u32,
     /// The next segment of the same block and component.
     next: u32,
-    mark: Mark,
+    mark: Packed,
 }
 
 /// What is known of a change beside the value.
@@ -61,6 +61,22 @@ impl Mark {
     /// An ordinary change.
     pub(crate) fn at(sample: Tick) -> Self {
         Self { sample, first: false, rested: false }
+    }
+}
+
+/// A [`Mark`] in half of its size: there are as many as segments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Packed(u64);
+
+impl From<Mark> for Packed {
+    fn from(mark: Mark) -> Self {
+        Self(mark.sample.0 << 2 | u64::from(mark.first) << 1 | u64::from(mark.rested))
+    }
+}
+
+impl From<Packed> for Mark {
+    fn from(Packed(bits): Packed) -> Self {
+        Self { sample: Tick(bits >> 2), first: bits & 2 != 0, rested: bits & 1 != 0 }
     }
 }
 
@@ -339,7 +355,7 @@ impl History {
             slot.changed[at] |= changed;
             slot.any |= 1 << c;
             slot.head[at] = slot.segments.len() as u32;
-            slot.segments.push(Segment { mask: changed, offset, next, mark });
+            slot.segments.push(Segment { mask: changed, offset, next, mark: mark.into() });
         }
         changed
     }
@@ -424,7 +440,7 @@ impl History {
                 continue;
             }
             let (segment, offset) = self.logged(c, row, t);
-            let Mark { sample, first, rested } = segment.mark;
+            let Mark { sample, first, rested } = segment.mark.into();
             if sample <= at {
                 return (Some(Sample { tick: Some(sample), rested, words }), after);
             }
@@ -446,8 +462,9 @@ impl History {
             let after = words?;
             let Some(send) = change else { return Some(Kept { send: Tick(oldest), mark: None, words: after }) };
             let (segment, offset) = self.logged(c, row, send);
-            words = (!segment.mark.first).then(|| &self.slot(send).log[offset..offset + self.strides[c]]);
-            (send <= until).then_some(Kept { send, mark: Some(segment.mark), words: after })
+            let mark = Mark::from(segment.mark);
+            words = (!mark.first).then(|| &self.slot(send).log[offset..offset + self.strides[c]]);
+            (send <= until).then_some(Kept { send, mark: Some(mark), words: after })
         })
     }
 
@@ -457,7 +474,7 @@ impl History {
         let (mut widest, mut later) = (0, None);
         let oldest = self.now.0.saturating_sub(RING as u64 - 1);
         let samples = (oldest..=self.now.0).rev().map(Tick).filter(|t| self.has(c, row, *t));
-        for Mark { sample, first, rested } in samples.map(|t| self.logged(c, row, t).0.mark).take(count) {
+        for Mark { sample, first, rested } in samples.map(|t| Mark::from(self.logged(c, row, t).0.mark)).take(count) {
             if let Some(later) = later {
                 widest = widest.max(Tick::since(later, sample));
             }
@@ -518,14 +535,14 @@ impl Slot {
             let head = &mut self.segments[self.head[at] as usize];
             // rows mostly come in order: the segment grows
             let follows = head.offset as usize + head.mask.count_ones() as usize * old.len() == offset as usize;
-            if follows && head.mask < bit && head.mark == mark {
+            if follows && head.mask < bit && head.mark == mark.into() {
                 head.mask |= bit;
                 return;
             }
         }
         let next = if fresh { NONE } else { self.head[at] };
         self.head[at] = self.segments.len() as u32;
-        self.segments.push(Segment { mask: bit, offset, next, mark });
+        self.segments.push(Segment { mask: bit, offset, next, mark: mark.into() });
     }
 }
 

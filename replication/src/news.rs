@@ -333,7 +333,7 @@ impl Newsstand {
             return Some(News::Missed { count });
         }
         let news = self.queue.pop_front();
-        if news.is_some() && self.queue.is_empty() {
+        if self.queue.is_empty() && self.queue.capacity() > 0 {
             self.room.note(std::mem::take(&mut self.since_empty));
             if let Some(worth) = self.room.excess(self.queue.capacity()) {
                 self.queue.shrink_to(worth);
