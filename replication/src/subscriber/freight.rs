@@ -54,8 +54,6 @@ pub(crate) struct Lists {
 
 /// The least room that a list has.
 const LEAST: usize = 8;
-/// So many lists a peer keeps for what of a loss has to be told from others'.
-const SET_ASIDE: usize = 4;
 
 impl Lists {
     /// An empty list to note in it what the next packet carries.
@@ -97,29 +95,10 @@ fn room_for(count: usize) -> usize {
     count.next_power_of_two().max(LEAST)
 }
 
-impl Freight {
-    /// The same as this peer's own, to change it; `idle`: lists to make it in.
-    pub(super) fn own(&mut self, idle: &mut Vec<Vec<Carried>>) -> &mut Vec<Carried> {
-        if let Self::Shared(carried) = self {
-            let fits = idle.iter().position(|list| list.capacity() >= carried.len());
-            let mut own = fits.map_or_else(|| Vec::with_capacity(room_for(carried.len())), |i| idle.swap_remove(i));
-            own.extend_from_slice(carried);
-            *self = Self::Own(own);
-        }
-        match self {
-            Self::Own(carried) => carried,
-            Self::Shared(_) => unreachable!("it has just been made its own"),
-        }
-    }
-}
-
 impl Subscriber {
-    /// Gives back lists that are free again, but for some of the largest.
+    /// Gives back lists that are free again.
     pub(crate) fn lend(&mut self, lists: &mut Lists) {
-        if self.idle.len() > SET_ASIDE {
-            self.idle.sort_unstable_by_key(|list| std::cmp::Reverse(list.capacity()));
-            self.idle.drain(SET_ASIDE..).for_each(|list| lists.give(list));
-        }
+        self.idle.drain(..).for_each(|list| lists.give(list));
     }
 
     /// Notes that a packet went out.
@@ -167,7 +146,7 @@ impl Subscriber {
         self.recycle(carried);
     }
 
-    pub(super) fn recycle(&mut self, carried: Freight) {
+    pub(crate) fn recycle(&mut self, carried: Freight) {
         if let Freight::Own(mut carried) = carried
             && carried.capacity() > 0
         {
