@@ -2,8 +2,10 @@
 //! that needs it.
 
 mod cache;
+mod splice;
 
 pub(crate) use cache::BitCache;
+use cache::Mark;
 
 use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits, cut};
 use crate::forecast::Forecast;
@@ -65,6 +67,12 @@ pub(crate) struct Scratch {
     confirmed: bool,
     /// The peer is told the same as others of its baseline: their cohort, and which of its packets is next; `None` once it is not.
     cohort: Option<(usize, usize)>,
+    /// It is told the same but for some rows: these, by block, and what was left out of the packets for it.
+    spliced: bool,
+    odd: Vec<u64>,
+    left: Vec<Carried>,
+    /// The entries of the packet in the making.
+    marks: Vec<Mark>,
     /// Of the block that is grouped: rows that the peer cannot guess.
     blind: u64,
     /// The send that guesses from the last motion go back to, if any does.
@@ -169,19 +177,15 @@ impl Assembler<'_> {
         subscriber.motions = motions;
         let now = self.publisher.history.now();
         self.scratch.older = if motions == 0 { None } else { older(now, self.base) };
-        let even = !self.alone
-            && self.packing.packets
-            && self.scratch.confirmed
-            && subscriber.is_even(self.publisher, self.scratch.older);
-        let of = (self.base, self.scratch.components);
-        self.scratch.cohort = (even && self.sees_velocities(subscriber)).then(|| (self.cache.cohort(of), 0));
+        self.join_cohort(subscriber);
     }
 
     /// Fills `scratch.body` with entries of up to `limit` bits, the closing 0 bit included, and clears what it took from what is
     /// pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.clear();
-        if let Some(body) = self.fill_alike(subscriber, limit) {
+        let alike = if self.scratch.spliced { self.splice(subscriber, limit) } else { self.fill_alike(subscriber, limit) };
+        if let Some(body) = alike {
             return body;
         }
         subscriber.unfold(self.publisher);
@@ -213,6 +217,7 @@ impl Assembler<'_> {
         self.scratch.body.flag(true);
         self.cache.sets[self.scratch.set].codings.write(self.scratch.components, true, &mut self.scratch.body);
         (self.scratch.words, self.scratch.values) = (0, 0);
+        self.scratch.marks.clear();
         self.scratch.tally = std::mem::take(&mut subscriber.tally);
         self.scratch.tally.fit(self.schema.columns(), self.schema.kinds.len());
         let counted: u64 = self.scratch.tally.components.iter().sum();
@@ -255,61 +260,6 @@ impl Assembler<'_> {
         Body { carried, values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
     }
 
-    /// Is the peer told the velocities that guesses of what is pending are made from?
-    fn sees_velocities(&self, subscriber: &Subscriber) -> bool {
-        let codings = &self.cache.sets[self.scratch.set].codings;
-        bits(self.scratch.components).map(|c| c as usize).all(|c| {
-            let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
-            let lacks = |block: usize, source: usize| {
-                let has =
-                    self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
-                subscriber.owed(c, block, self.publisher) & !has
-            };
-            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| lacks(block, v.source) == 0))
-        })
-    }
-
-    /// Fills `scratch.body` with the packet that others were sent, if this peer is told the same and there is one that fits.
-    fn fill_alike(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
-        let (cohort, index) = self.scratch.cohort?;
-        let packet = self.cache.cohorts[cohort].packet(index).filter(|packet| packet.at.1 < limit)?;
-        self.scratch.cohort = Some((cohort, index + 1));
-        self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
-        subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
-        subscriber.tally.add(&packet.tally);
-        subscriber.take_packet(&packet.carried, &packet.emptied, packet.all);
-        Some(Body {
-            carried: Freight::Shared(packet.carried.clone()),
-            values: packet.values,
-            may_introduce: false,
-            all: packet.all,
-            whole: packet.all,
-        })
-    }
-
-    /// Keeps a packet for the others who are told the same; `before`: the tally before it.
-    fn keep_alike(&mut self, body: &mut Body, before: &Tally, subscriber: &Subscriber) {
-        let Some((cohort, index)) = self.scratch.cohort else { return };
-        // who could not take a packet as it was goes on alone
-        let kept = &self.cache.cohorts[cohort];
-        let next = kept.packet(index).is_none() && (index == 0 || kept.packet(index - 1).is_some_and(|p| !p.all));
-        self.scratch.cohort = next.then_some((cohort, index + 1));
-        if !next || body.carried.is_empty() {
-            return;
-        }
-        let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
-        self.cache.arena.append(&self.scratch.body, 0, len);
-        let carried = self.lists.share(&body.carried);
-        let packet = self.cache.cohorts[cohort].push();
-        packet.carried = carried;
-        (packet.at, packet.values, packet.all) = ((start, len), body.values, body.all);
-        packet.emptied.clear();
-        packet.emptied.extend(body.carried.iter().map(|x| x.block).filter(|block| subscriber.is_empty(*block)));
-        packet.emptied.dedup();
-        packet.tally.set_difference(before, &subscriber.tally);
-        self.lists.give(std::mem::replace(&mut body.carried, Freight::Shared(packet.carried.clone())));
-    }
-
     /// Puts a block in as it was written for another peer, if it is told the very same.
     fn put_whole(
         &mut self,
@@ -347,6 +297,10 @@ impl Assembler<'_> {
             return false;
         }
         (self.scratch.words, self.scratch.values) = (words, values);
+        if self.scratch.cohort.is_some() {
+            let (start, bits) = (self.scratch.body.len(), whole.bits.iter().copied().collect());
+            self.scratch.marks.push(Mark { block: block as u32, start, before: *context, bits });
+        }
         self.scratch.body.append(&self.cache.arena, at.0, at.1);
         *context = whole.after;
         for (&(component, mask), &bits) in masks.iter().zip(&whole.bits) {
@@ -378,6 +332,10 @@ impl Assembler<'_> {
                 self.scratch.words += words;
                 self.scratch.values += values;
                 carried.extend(entry.masks.iter().map(|&(component, mask)| Carried { block, component, mask, since }));
+                if self.scratch.cohort.is_some() {
+                    let bits = self.scratch.bits.iter().copied().collect();
+                    self.scratch.marks.push(Mark { block, start, before, bits });
+                }
                 self.count(entry);
                 return whole;
             }

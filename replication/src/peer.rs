@@ -73,7 +73,7 @@ pub struct Peer {
     pub(crate) picks: PickScratch,
     pub(crate) draft: Draft,
     /// Links by baseline, while packets are sent.
-    pub(crate) order: Vec<(Tick, u64, u32)>,
+    pub(crate) order: Vec<((Tick, bool, u64), u32)>,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) asking: Asking,

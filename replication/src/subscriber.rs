@@ -12,6 +12,7 @@ mod flights;
 mod folded;
 mod forces;
 mod freight;
+mod losses;
 mod shared;
 mod sight;
 mod told;
@@ -26,6 +27,7 @@ use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::view::View;
 use forces::Forces;
+use losses::Handed;
 use shared::Shared;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -94,7 +96,7 @@ pub(crate) struct Subscriber {
     /// The session tick of the changes of the open send, while these are pending and not listed as such: see [`folded`].
     folded: Option<Tick>,
     /// Nothing is listed as pending. Never said in error; it may be so all the same.
-    idle: bool,
+    quiet: bool,
     /// The publisher's [`shape`](Publisher::shape) in which the peer was found to be told changes of everything; `None`: not known.
     wants_all: Option<u64>,
     next_number: u64,
@@ -103,6 +105,10 @@ pub(crate) struct Subscriber {
     scratch: Vec<u64>,
     /// By component, then block, while losses are looked at: since when `scratch` is owed.
     owed_since: Vec<Tick>,
+    /// What losses have left to later packets: see [`losses`].
+    handed: Vec<Handed>,
+    /// Kept for its room.
+    owed: Vec<u32>,
     /// Since when something was sent and nothing was acknowledged; `None` if the peer owes no answer.
     unanswered: Option<Duration>,
     pub(crate) stats: StreamStats,
@@ -170,13 +176,15 @@ impl Subscriber {
             stale_any: false,
             fresh: None,
             folded: None,
-            idle: false,
+            quiet: false,
             wants_all: None,
             next_number: first,
             flights: VecDeque::new(),
             forces: Forces::default(),
             scratch: Vec::new(),
             owed_since: Vec::new(),
+            handed: Vec::new(),
+            owed: Vec::new(),
             unanswered: None,
             stats: StreamStats::default(),
             tally: Tally::default(),
@@ -312,7 +320,7 @@ impl Subscriber {
     }
 
     fn mark_since(&mut self, block: usize, mask: u64, since: Tick) {
-        (self.oldest_due, self.idle) = (None, false);
+        (self.oldest_due, self.quiet) = (None, false);
         if self.view.is_none() {
             self.since[block] = self.since[block].min(since);
             return;
@@ -373,7 +381,7 @@ impl Subscriber {
         let components = source.components(now);
         let (quiet, by_block) = (!self.is_pending(), self.view.is_none());
         let (mut unwanted, mut fresh) = (0, 0);
-        self.idle = false;
+        self.quiet = false;
         for c in bits(components) {
             let changes = source.changed(c as usize, now);
             let at = c as usize * self.blocks;

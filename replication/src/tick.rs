@@ -372,16 +372,18 @@ impl Peer {
         order.clear();
         let cell = self.audience.as_ref().map_or(1.0, |a| a.scope.cell);
         let place = |link: &Link| link.viewer.as_ref().map_or(0, |viewer| viewer.neighbourhood(cell));
-        order.extend(self.links.iter().enumerate().map(|(i, link)| (link.subscriber.base(), place(link), i as u32)));
+        // who is told as nearly all are, after these
+        let key = |link: &Link| (link.subscriber.base(), link.subscriber.is_uneven(), place(link));
+        order.extend(self.links.iter().enumerate().map(|(i, link)| (key(link), i as u32)));
         order.sort_unstable();
-        for index in order.iter().map(|o| o.2 as usize) {
+        for index in order.iter().map(|o| o.1 as usize) {
             let now = self.time.now;
             let link = &mut self.links[index];
             let facts = transport.facts(link.id);
             if !facts.is_some_and(|f| f.lossless) {
                 let loss_time = link.loss_time(interval);
                 if let Some(before) = now.checked_sub(loss_time) {
-                    link.subscriber.time_out(before, &mut self.lists);
+                    link.subscriber.time_out(before, &self.publisher, &mut self.lists);
                     link.events.time_out(before, now);
                 }
             }

@@ -52,11 +52,28 @@ pub(super) struct Shared {
     pub(super) values: usize,
     /// It is the last.
     pub(super) all: bool,
+    /// Its entries.
+    pub(super) marks: Vec<Mark>,
+}
+
+/// Where an entry of a packet begins.
+pub(super) struct Mark {
+    pub(super) block: u32,
+    /// In the packet's body, in bits.
+    pub(super) start: usize,
+    pub(super) before: Context,
+    /// Bits of its values, by component in the order of its masks.
+    pub(super) bits: SmallVec<[u32; 4]>,
 }
 
 impl Cohort {
     pub(super) fn packet(&self, index: usize) -> Option<&Shared> {
         self.packets[..self.live].get(index)
+    }
+
+    /// One of those that there are.
+    pub(super) fn packet_mut(&mut self, index: usize) -> &mut Shared {
+        &mut self.packets[..self.live][index]
     }
 
     /// A place for the next packet.
@@ -164,9 +181,14 @@ impl BitCache {
         Some(&mut self.wholes[new as usize])
     }
 
+    /// The place of such packets, if there are any.
+    pub(super) fn find_cohort(&self, of: (Tick, u64)) -> Option<usize> {
+        self.cohorts[..self.live_cohorts].iter().position(|cohort| cohort.of == of)
+    }
+
     /// The place of the packets to all who are told the same from a baseline, of these components.
     pub(super) fn cohort(&mut self, of: (Tick, u64)) -> usize {
-        if let Some(i) = self.cohorts[..self.live_cohorts].iter().position(|cohort| cohort.of == of) {
+        if let Some(i) = self.find_cohort(of) {
             return i;
         }
         if self.live_cohorts == self.cohorts.len() {

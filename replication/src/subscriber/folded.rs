@@ -1,8 +1,8 @@
-//! Who is told all that changes, and has been told all that had changed before, needs no list of what is pending: it is the changes of
-//! the open send, the same for all such peers. It stays *folded*, until all of it went in packets that others were sent too, or
-//! something asks for the list. It is never folded from one call of `send` to the next.
+//! Who is told all that changes needs no list of what has just become pending: it is the changes of the open send, the same for all
+//! such peers. It stays *folded*, until all of it went in packets that others were sent too, or something asks for the list, in which
+//! until then stands only what was pending before. It is never folded from one call of `send` to the next.
 
-use super::{NEVER, Subscriber};
+use super::{Carried, NEVER, Subscriber};
 use crate::block::bits;
 use crate::publisher::Publisher;
 use tidelock_netcore::tick::Tick;
@@ -14,12 +14,36 @@ impl Subscriber {
         let components = publisher.history.changed_components(now);
         // presence goes along with other things, and is asked for by itself
         let simple = self.view.is_none() && publisher.inits.is_empty() && components & 1 == 0;
-        if !simple || self.is_pending() || !self.wants_all(publisher) {
+        if !simple || !self.wants_all(publisher) {
             return false;
         }
-        (self.idle, self.fresh) = (true, Some((now, components)));
+        self.quiet = !self.is_pending();
+        self.fresh = self.quiet.then_some((now, components));
         self.folded = (components != 0).then_some(tick);
         true
+    }
+
+    /// Are the changes of the open send folded, while other things are pending, or may have to be told in another way?
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.is_folded() && (!self.quiet || self.stale_any)
+    }
+
+    /// Gathers, by block, the rows that the peer cannot be told of as all others are: those of which something was pending before, and
+    /// those that have changed while it lacks the baseline.
+    pub(crate) fn odd_rows(&self, publisher: &Publisher, odd: &mut Vec<u64>) {
+        odd.clear();
+        odd.resize(self.blocks, 0);
+        let now = publisher.history.now();
+        for c in 0..self.columns {
+            let tables = self.pending[c * self.blocks..].iter().zip(&self.stale[c * self.blocks..]);
+            for (odd, (pending, _)) in odd.iter_mut().zip(tables.clone()) {
+                *odd |= pending;
+            }
+            let changed = publisher.history.changed(c, now).iter();
+            for ((odd, (_, stale)), changed) in odd.iter_mut().zip(tables).zip(changed) {
+                *odd |= changed & stale;
+            }
+        }
     }
 
     /// Is the peer told changes of everything that the publisher has?
@@ -41,7 +65,7 @@ impl Subscriber {
     /// Lists what is pending.
     pub(crate) fn unfold(&mut self, publisher: &Publisher) {
         let Some(tick) = self.folded.take() else { return };
-        self.idle = false;
+        self.quiet = false;
         let now = publisher.history.now();
         for c in bits(publisher.history.changed_components(now)) {
             for (block, changed) in publisher.history.changed(c as usize, now).iter().enumerate() {
@@ -65,19 +89,24 @@ impl Subscriber {
         }
     }
 
-    /// All of it has gone.
-    pub(super) fn end_fold(&mut self) {
+    /// All of it has gone but for this, which goes to the list.
+    pub(crate) fn end_fold(&mut self, left: &[Carried]) {
         self.folded = None;
+        for x in left {
+            let at = self.at(usize::from(x.component), x.block as usize);
+            self.pending[at] |= x.mask;
+            self.mark_since(x.block as usize, x.mask, x.since);
+        }
     }
 
     /// Is anything pending?
     pub(crate) fn is_pending(&self) -> bool {
-        self.folded.is_some() || !self.idle && self.since.iter().any(|s| *s != NEVER)
+        self.folded.is_some() || !self.quiet && self.since.iter().any(|s| *s != NEVER)
     }
 
     /// The session tick of the oldest pending change, for a peer that is told in blocks.
     pub(super) fn oldest_in_blocks(&self) -> Option<Tick> {
-        let listed = if self.idle { None } else { self.since.iter().min().copied().filter(|s| *s != NEVER) };
+        let listed = if self.quiet { None } else { self.since.iter().min().copied().filter(|s| *s != NEVER) };
         self.folded.into_iter().chain(listed).min()
     }
 }

@@ -144,19 +144,6 @@ impl Lists {
     }
 }
 
-impl Freight {
-    /// The same as this peer's own, to change it.
-    pub(super) fn own(&mut self, lists: &mut Lists) -> &mut Vec<Carried> {
-        if let Self::Shared(carried) = self {
-            *self = Self::Own(lists.copy(carried));
-        }
-        match self {
-            Self::Own(carried) => carried,
-            Self::Shared(_) => unreachable!("it has just been made its own"),
-        }
-    }
-}
-
 impl Subscriber {
     /// Notes that a packet went out.
     pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, body: Body) {

@@ -32,7 +32,7 @@ impl Subscriber {
         if self.is_folded() {
             // until the last has gone, unfolding looks at what is on its way
             if all {
-                self.end_fold();
+                self.end_fold(&[]);
             }
             return;
         }
@@ -70,6 +70,9 @@ impl Subscriber {
             Some((now, components)) if now == publisher.history.now() => components,
             _ => (0..self.columns).fold(0, |all, c| all | u64::from(any(&self.pending, c)) << c),
         };
+        if self.is_folded() {
+            components |= publisher.history.changed_components(publisher.history.now());
+        }
         let ticks = self.base.0 + 1..=publisher.history.now().0;
         components |= u64::from(self.stale_any && any(&self.stale, 0) || ticks.map(Tick).any(|t| source.components(t) & 1 != 0));
         components
@@ -95,16 +98,25 @@ impl Subscriber {
         if self.is_folded() { pending | publisher.history.changed_in(c, block, publisher.history.now()) } else { pending }
     }
 
+    /// Does the peer share what the guesses of this send are made from?
+    fn shares_guesses(&self, older: Option<Tick>) -> bool {
+        let settled = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
+        settled && self.shared.is_exact_everywhere(self.base)
+    }
+
     /// Is what changed in the open send all that is pending, is all of it pending, and does the peer share what guesses are made from?
     /// Who is told in blocks and can say so is told the same as everybody else who can.
     pub(crate) fn is_even(&self, publisher: &Publisher, older: Option<Tick>) -> bool {
-        let guesses = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
         let differs = |c: usize, block: usize| self.owed(c, block, publisher) & self.stale(c, block) != 0;
         let shares = || !self.stale_any || !(0..self.columns).any(|c| (0..self.blocks).any(|block| differs(c, block)));
         self.view.is_none()
             && self.fresh.is_some_and(|fresh| fresh.0 == publisher.history.now())
-            && guesses
-            && self.shared.is_exact_everywhere(self.base)
+            && self.shares_guesses(older)
             && shares()
+    }
+
+    /// Is the peer told the same as everybody else but for some rows?
+    pub(crate) fn is_nearly_even(&self, older: Option<Tick>) -> bool {
+        self.is_folded() && self.shares_guesses(older)
     }
 }
