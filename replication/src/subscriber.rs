@@ -43,7 +43,8 @@ struct Flight {
     sent_at: Duration,
     acked: bool,
     lost: bool,
-    /// With the other packets of its send it carried just what changed in that send.
+    /// With the other packets of its send it carried all that changed in that send; and nothing else.
+    complete: bool,
     whole: bool,
     carried: Freight,
 }
@@ -93,6 +94,8 @@ pub(crate) struct Subscriber {
     stale_any: bool,
     /// The send in which what changed in it is all that is pending, and is all pending; and which components that are.
     fresh: Option<(Tick, u64)>,
+    /// The send in which what changed in it is all pending, maybe beside other things.
+    taken_up: Option<Tick>,
     /// The session tick of the changes of the open send, while these are pending and not listed as such: see [`folded`].
     folded: Option<Tick>,
     /// Nothing is listed as pending. Never said in error; it may be so all the same.
@@ -107,7 +110,8 @@ pub(crate) struct Subscriber {
     owed_since: Vec<Tick>,
     /// What losses have left to later packets: see [`losses`].
     handed: Vec<Handed>,
-    /// Kept for its room.
+    /// While losses are looked at: what of it is of one send, and the places in `scratch` where anything is owed.
+    handed_here: Vec<(u32, Tick)>,
     owed: Vec<u32>,
     /// Since when something was sent and nothing was acknowledged; `None` if the peer owes no answer.
     unanswered: Option<Duration>,
@@ -175,6 +179,7 @@ impl Subscriber {
             shared: Shared::new(publisher.history.now(), !partial, columns),
             stale_any: false,
             fresh: None,
+            taken_up: None,
             folded: None,
             quiet: false,
             wants_all: None,
@@ -184,6 +189,7 @@ impl Subscriber {
             scratch: Vec::new(),
             owed_since: Vec::new(),
             handed: Vec::new(),
+            handed_here: Vec::new(),
             owed: Vec::new(),
             unanswered: None,
             stats: StreamStats::default(),
@@ -273,7 +279,7 @@ impl Subscriber {
         } else {
             self.wants[at] &= !bit;
             self.pending[at] &= !bit;
-            (self.fresh, self.wants_all) = (None, None);
+            (self.fresh, self.taken_up, self.wants_all) = (None, None, None);
             self.settle_since(i / BLOCK);
         }
     }
@@ -299,7 +305,7 @@ impl Subscriber {
             self.stale[at] |= bit;
             self.note_force(c as u8, block as u32, bit);
         }
-        (self.stale_any, self.fresh) = (true, None);
+        (self.stale_any, self.fresh, self.taken_up) = (true, None, None);
         self.as_of[i] = Tick::ZERO;
         self.shared.begin(block);
         self.mark_since(block, bit, since);
@@ -401,6 +407,7 @@ impl Subscriber {
                 }
             }
         }
+        self.taken_up = (unwanted == 0).then_some(now);
         self.fresh = (quiet && unwanted == 0).then_some((now, fresh));
         for init in &publisher.inits {
             let Some(i) = self.index(init.row as usize) else { continue };
@@ -421,7 +428,7 @@ impl Subscriber {
             return self.end_ghost(row, Life::Dead, publisher);
         }
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
-        (self.fresh, self.wants_all) = (None, None);
+        (self.fresh, self.taken_up, self.wants_all) = (None, None, None);
         let first = usize::from(self.known[block] & bit != 0);
         for c in first..self.columns {
             let at = self.at(c, block);
@@ -455,7 +462,7 @@ impl Subscriber {
     }
 
     fn forget(&mut self, index: usize) {
-        (self.fresh, self.wants_all) = (None, None);
+        (self.fresh, self.taken_up, self.wants_all) = (None, None, None);
         let (block, bit) = (index / BLOCK, 1u64 << (index % BLOCK));
         for c in 0..self.columns {
             let at = self.at(c, block);

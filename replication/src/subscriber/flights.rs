@@ -79,20 +79,20 @@ impl Subscriber {
         let settled = |older: Tick| older <= self.base && self.shared.is_settled_in(self.motions, older);
         let good = |t: &Tick| {
             let back = if self.motions == 0 { None } else { older(now, *t) };
-            self.came_whole(*t, publisher) && back.is_none_or(settled)
+            self.came(*t, |f| f.complete, publisher) && back.is_none_or(settled)
         };
         let best = (self.base.0 + 1..=self.answered.0).rev().map(Tick).find(good);
         // where nothing more is on its way, nothing better comes
-        let comes = |f: &Flight| f.send_tick > self.answered && f.whole && !f.acked && !f.lost;
+        let comes = |f: &Flight| f.send_tick > self.answered && f.complete && !f.acked && !f.lost;
         let waits = || self.answered.since(self.base) <= BASE_SLACK && self.flights.iter().any(comes);
         best.unwrap_or_else(|| if waits() { self.base } else { self.answered })
     }
 
-    /// Has the peer got all that changed in a send, or was there nothing?
-    fn came_whole(&self, tick: Tick, publisher: &Publisher) -> bool {
+    /// Has the peer got all packets of a send, of which this is so, or has nothing changed in it?
+    fn came(&self, tick: Tick, is_so: impl Fn(&Flight) -> bool, publisher: &Publisher) -> bool {
         let mut carriers = self.flights.iter().filter(|f| f.send_tick == tick && !f.carried.is_empty()).peekable();
         match carriers.peek() {
-            Some(_) => carriers.all(|f| f.acked && f.whole),
+            Some(_) => carriers.all(|f| f.acked && is_so(f)),
             None => self.source(publisher).components(tick) == 0,
         }
     }
@@ -103,7 +103,7 @@ impl Subscriber {
         while self.base < to {
             let tick = self.base.plus(1);
             self.base = tick;
-            if self.came_whole(tick, publisher) && self.forces.is_empty() {
+            if self.came(tick, |f| f.whole, publisher) && self.forces.is_empty() {
                 self.step_whole(tick, publisher);
                 continue;
             }

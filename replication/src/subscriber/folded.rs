@@ -18,6 +18,7 @@ impl Subscriber {
             return false;
         }
         self.quiet = !self.is_pending();
+        self.taken_up = Some(now);
         self.fresh = self.quiet.then_some((now, components));
         self.folded = (components != 0).then_some(tick);
         true

@@ -161,9 +161,19 @@ impl Subscriber {
             }
         }
         self.next_number += 1;
-        self.flights.push_back(Flight { send_tick, sent_at: now, acked: false, lost: false, whole: false, carried });
-        if whole && self.fresh.is_some_and(|fresh| fresh.0 == send_tick) {
-            self.flights.iter_mut().rev().take_while(|f| f.send_tick == send_tick).for_each(|f| f.whole = true);
+        self.flights.push_back(Flight {
+            send_tick,
+            sent_at: now,
+            acked: false,
+            lost: false,
+            complete: false,
+            whole: false,
+            carried,
+        });
+        if whole && self.taken_up == Some(send_tick) {
+            let whole = self.fresh.is_some_and(|fresh| fresh.0 == send_tick);
+            let these = self.flights.iter_mut().rev().take_while(|f| f.send_tick == send_tick);
+            these.for_each(|f| (f.complete, f.whole) = (true, whole));
         }
     }
 

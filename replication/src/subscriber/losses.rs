@@ -1,7 +1,8 @@
 //! What becomes of what lost packets carried: what no later packet carries is pending again, and what one does is owed since the lost
 //! one's changes, for if that is lost too, nothing since then has arrived.
 //!
-//! A send that came to be whole carried just what changed in it, so nobody has to go through its packets' lists: the history knows.
+//! A complete send carried all that changed in it, so nobody has to go through its packets' lists: the history knows. What else it
+//! carried was owed since earlier, and is in no packet that is given up later than it went out.
 
 use super::{Carried, Flight, Lists, Subscriber};
 use crate::publisher::Publisher;
@@ -37,9 +38,9 @@ impl Subscriber {
         self.forces.forget(self.oldest());
     }
 
-    /// Did a packet carry, with the others of its send, just what the history says has changed in it?
+    /// Did a packet carry, with the others of its send, what the history says has changed in it?
     fn is_listed(&self, flight: &Flight, publisher: &Publisher) -> bool {
-        flight.whole && self.view.is_none() && publisher.history.remembers(flight.send_tick)
+        flight.complete && self.view.is_none() && publisher.history.remembers(flight.send_tick)
     }
 
     /// What packets carry of rows that earlier ones have lost is owed since these: from the first that is lost on, send by send.
@@ -70,7 +71,7 @@ impl Subscriber {
         self.owed = owed;
     }
 
-    /// A whole send carries what changed in it.
+    /// A complete send carries what changed in it.
     fn hand_to_send(&mut self, send_tick: Tick, is_open: bool, owed: &mut Vec<u32>, publisher: &Publisher) {
         let blocks = self.blocks;
         owed.retain(|&at| {
@@ -100,11 +101,12 @@ impl Subscriber {
 
     fn gather_lost(&mut self, n: usize, owed: &mut Vec<u32>) {
         let flight = &self.flights[n];
-        let mine = |h: &&Handed| h.send_tick == flight.send_tick;
-        let handed: SmallVec<[(u32, Tick); 32]> = self.handed.iter().filter(mine).map(|h| (h.at, h.since)).collect();
+        self.handed_here.clear();
+        self.handed_here.extend(self.handed.iter().filter(|h| h.send_tick == flight.send_tick).map(|h| (h.at, h.since)));
         for x in flight.carried.iter() {
             let at = usize::from(x.component) * self.blocks + x.block as usize;
-            let since = handed.iter().filter(|h| h.0 as usize == at).map(|h| h.1).chain([x.since]).min().unwrap_or(x.since);
+            let since =
+                self.handed_here.iter().filter(|h| h.0 as usize == at).map(|h| h.1).chain([x.since]).min().unwrap_or(x.since);
             let (rows, of) = (&mut self.scratch[at], &mut self.owed_since[at]);
             if *rows == 0 {
                 *of = since;
@@ -143,7 +145,7 @@ impl Subscriber {
         }
     }
 
-    /// What a packet of that send carried is lost; `sends`: whole ones from then on.
+    /// What a packet of that send carried is lost; `sends`: complete ones from then on.
     fn owe(&mut self, x: &Carried, send_tick: Tick, sends: &[Tick], publisher: &Publisher) {
         // it may arrive yet
         self.shared.mark_inexact(x.block as usize, send_tick);
