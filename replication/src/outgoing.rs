@@ -79,6 +79,8 @@ pub(crate) struct Scratch {
     older: Option<Tick>,
     /// What was sent to the peer whose packets are made.
     tally: Tally,
+    /// What is in a packet that was made of another's.
+    spliced_tally: Tally,
     /// The same before the packet in the making.
     before: Tally,
 }

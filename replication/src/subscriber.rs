@@ -107,6 +107,8 @@ pub(crate) struct Subscriber {
     owed_since: Vec<Tick>,
     /// What losses have left to later packets: see [`losses`].
     handed: Vec<Handed>,
+    /// Those of one send.
+    handed_here: Vec<(u32, Tick)>,
     /// Kept for its room.
     owed: Vec<u32>,
     /// Since when something was sent and nothing was acknowledged; `None` if the peer owes no answer.
@@ -184,6 +186,7 @@ impl Subscriber {
             scratch: Vec::new(),
             owed_since: Vec::new(),
             handed: Vec::new(),
+            handed_here: Vec::new(),
             owed: Vec::new(),
             unanswered: None,
             stats: StreamStats::default(),

@@ -101,7 +101,9 @@ impl Subscriber {
     fn gather_lost(&mut self, n: usize, owed: &mut Vec<u32>) {
         let flight = &self.flights[n];
         let mine = |h: &&Handed| h.send_tick == flight.send_tick;
-        let handed: SmallVec<[(u32, Tick); 32]> = self.handed.iter().filter(mine).map(|h| (h.at, h.since)).collect();
+        let handed = &mut self.handed_here;
+        handed.clear();
+        handed.extend(self.handed.iter().filter(mine).map(|h| (h.at, h.since)));
         for x in flight.carried.iter() {
             let at = usize::from(x.component) * self.blocks + x.block as usize;
             let since = handed.iter().filter(|h| h.0 as usize == at).map(|h| h.1).chain([x.since]).min().unwrap_or(x.since);
