@@ -20,12 +20,11 @@ impl Assembler<'_> {
         let (of, older) = ((self.base, self.scratch.components), self.scratch.older);
         if subscriber.is_even(self.publisher, older) {
             self.scratch.cohort = self.sees_velocities(subscriber).then(|| (self.cache.cohort(of), 0));
-        } else if subscriber.is_nearly_even(older)
-            && let Some(cohort) = self.cache.find_cohort(of)
+        } else if let Some(cohort) = self.cache.find_cohort(of)
+            && subscriber.odd_rows(self.publisher, older, &mut self.scratch.odd, &mut self.scratch.touched)
             && self.sees_velocities(subscriber)
         {
             self.scratch.left.clear();
-            subscriber.odd_rows(self.publisher, &mut self.scratch.odd);
             (self.scratch.cohort, self.scratch.spliced) = (Some((cohort, 0)), true);
         }
     }
@@ -127,7 +126,7 @@ impl Assembler<'_> {
     fn copy_packet(&mut self, subscriber: &Subscriber, (cohort, index): (usize, usize), tally: &mut Tally) -> Freight {
         let packet = self.cache.cohorts[cohort].packet_mut(index);
         let (at, carried, marks) = (packet.at, packet.carried.clone(), std::mem::take(&mut packet.marks));
-        let copy = if marks.iter().any(|mark| self.scratch.odd[mark.block as usize] != 0) {
+        let copy = if marks.iter().any(|mark| self.is_touched(mark.block)) {
             let own = self.copy_entries(subscriber, at, &marks, &carried, tally);
             self.lists.keep(own)
         } else {
@@ -159,7 +158,7 @@ impl Assembler<'_> {
             let (mine, following) = marks.split_at(entries);
             let end = following.first().map_or(at.1 - END_BITS, |m| m.start);
             (rest, marks) = (others, following);
-            if self.scratch.odd[block as usize] == 0 && context == mark.before {
+            if !self.is_touched(block) && context == mark.before {
                 own.extend_from_slice(these);
                 context = following.first().map_or(context, |m| m.before);
                 continue;
@@ -175,6 +174,10 @@ impl Assembler<'_> {
         own
     }
 
+    fn is_touched(&self, block: u32) -> bool {
+        self.scratch.touched[block as usize / 64] >> (block % 64) & 1 != 0
+    }
+
     /// Writes what a packet holds of a block anew, without the odd rows.
     fn copy_block(
         &mut self,
@@ -188,10 +191,10 @@ impl Assembler<'_> {
         let (block, kind) = (these[0].block, self.publisher.kind_of(these[0].block as usize));
         let rows = these.iter().fold(0, |rows, x| rows | x.mask);
         let masks: Masks = these.iter().map(|x| (x.component, x.mask)).collect();
-        // a block of several entries, or of one that is not plain, is left out as a whole
+        // a block of several entries, or of others' values, is left out as a whole
         let plain = marks.len() == 1 && self.publisher.remote_rows(block as usize) & rows == 0;
-        let plain = plain && self.blind(subscriber, block as usize, &masks) == 0;
-        let odd = if plain { self.scratch.odd[block as usize] } else { u64::MAX };
+        let odd =
+            if plain { self.scratch.odd[block as usize] | self.blind(subscriber, block as usize, &masks) } else { u64::MAX };
         for (x, bits) in these.iter().zip(marks.iter().flat_map(|m| &m.bits)) {
             tally.components[usize::from(x.component)] -= u64::from(*bits);
             tally.kinds[kind] -= u64::from(*bits);
