@@ -70,6 +70,9 @@ pub(crate) struct Scratch {
     /// It is told the same but for some rows: these, by block; bits of the blocks that cannot be copied as they are; and what was left
     /// out of the packets for it.
     spliced: bool,
+    /// Packets of others that were copied without some rows.
+    #[cfg(test)]
+    pub(crate) copies: u64,
     odd: Vec<u64>,
     touched: Vec<u64>,
     left: Vec<Carried>,
