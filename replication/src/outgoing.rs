@@ -109,6 +109,12 @@ pub(crate) enum Builder<'a> {
     List(Picker<'a>),
 }
 
+impl<'a> From<Assembler<'a>> for Builder<'a> {
+    fn from(assembler: Assembler<'a>) -> Self {
+        Self::Blocks(assembler)
+    }
+}
+
 impl Builder<'_> {
     /// Decides the order in which things go; about `room` bytes will be asked for.
     pub(crate) fn plan(&mut self, subscriber: &mut Subscriber, room: usize) {

@@ -257,7 +257,7 @@ mod tests {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut below = move |n: usize| (rng.next_u64() % n as u64) as usize;
         let host = table.seat(0);
-        let mut spawn = |world: &mut hecs::World, x: f32, peer: &mut crate::Peer| {
+        let spawn = |world: &mut hecs::World, x: f32, peer: &mut crate::Peer| {
             peer.spawn(world, Thing, (Place([x, 0.0]), Speed([3.0, -2.0]), Health(100))).unwrap()
         };
         let mut things: Vec<Entity> = (0..THINGS).map(|i| spawn(&mut host.world, i as f32, &mut host.peer)).collect();
