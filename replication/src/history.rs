@@ -4,7 +4,12 @@
 //! not change since. So a baseline is one tick for all rows, a row at rest costs nothing, and the past is found in as many steps
 //! as it is ticks old.
 
+mod mark;
+
+pub(crate) use mark::Mark;
+
 use crate::room::{Room, make_room};
+use mark::Packed;
 use tidelock_netcore::limits::RING;
 use tidelock_netcore::tick::Tick;
 
@@ -44,40 +49,6 @@ struct Segment {
     /// The next segment of the same block and component.
     next: u32,
     mark: Packed,
-}
-
-/// What is known of a change beside the value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// Session tick that the new value was sampled at.
-    pub(crate) sample: Tick,
-    /// It is the first value of its row's binding: what it replaces belongs to nobody.
-    pub(crate) first: bool,
-    /// The value before was in force until the send before.
-    pub(crate) rested: bool,
-}
-
-impl Mark {
-    /// An ordinary change.
-    pub(crate) fn at(sample: Tick) -> Self {
-        Self { sample, first: false, rested: false }
-    }
-}
-
-/// A [`Mark`] in half of its size: there are as many as segments.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Packed(u64);
-
-impl From<Mark> for Packed {
-    fn from(mark: Mark) -> Self {
-        Self(mark.sample.0 << 2 | u64::from(mark.first) << 1 | u64::from(mark.rested))
-    }
-}
-
-impl From<Packed> for Mark {
-    fn from(Packed(bits): Packed) -> Self {
-        Self { sample: Tick(bits >> 2), first: bits & 2 != 0, rested: bits & 1 != 0 }
-    }
 }
 
 #[derive(Default)]

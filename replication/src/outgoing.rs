@@ -84,6 +84,8 @@ pub(crate) struct Scratch {
     older: Option<Tick>,
     /// What was sent to the peer whose packets are made.
     tally: Tally,
+    /// What is in a packet that was made of another's.
+    spliced_tally: Tally,
     /// The same before the packet in the making.
     before: Tally,
 }
@@ -105,6 +107,12 @@ pub(crate) struct Draft {
 pub(crate) enum Builder<'a> {
     Blocks(Assembler<'a>),
     List(Picker<'a>),
+}
+
+impl<'a> From<Assembler<'a>> for Builder<'a> {
+    fn from(assembler: Assembler<'a>) -> Self {
+        Self::Blocks(assembler)
+    }
 }
 
 impl Builder<'_> {

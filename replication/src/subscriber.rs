@@ -34,6 +34,9 @@ use std::time::Duration;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
+/// What is gathered after a loss is mostly less than this.
+const LOSSES: usize = 256;
+
 /// "Nothing is pending" in [`Subscriber::since`].
 pub(crate) const NEVER: Tick = Tick(u64::MAX);
 
@@ -188,9 +191,10 @@ impl Subscriber {
             forces: Forces::default(),
             scratch: Vec::new(),
             owed_since: Vec::new(),
-            handed: Vec::new(),
-            handed_here: Vec::new(),
-            owed: Vec::new(),
+            // losses are rare: they must not find each of these too small for a long time
+            handed: Vec::with_capacity(LOSSES),
+            handed_here: Vec::with_capacity(LOSSES),
+            owed: Vec::with_capacity(LOSSES),
             unanswered: None,
             stats: StreamStats::default(),
             tally: Tally::default(),

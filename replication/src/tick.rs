@@ -439,20 +439,7 @@ impl Peer {
             if !packing.values {
                 cache.clear();
             }
-            Builder::Blocks(Assembler {
-                schema,
-                publisher,
-                cache,
-                tuner,
-                scratch,
-                lists,
-                tick,
-                captured,
-                before,
-                base,
-                alone,
-                packing,
-            })
+            Assembler { schema, publisher, cache, tuner, scratch, lists, tick, captured, before, base, alone, packing }.into()
         };
         builder.plan(&mut link.subscriber, link.allowance.room(now, interval));
         let (mut used, mut crowded) = (false, false);

@@ -92,11 +92,11 @@ impl Assembler<'_> {
             && let Some(packet) = self.cache.cohorts[cohort].packet(index)
             && packet.at.1 < limit
         {
-            let (all, mut values, mut tally) = (packet.all, packet.values, std::mem::take(&mut self.scratch.tally));
+            let (all, mut values, mut tally) = (packet.all, packet.values, std::mem::take(&mut self.scratch.spliced_tally));
             tally.clone_from(&packet.tally);
             let left = self.scratch.left.len();
             let carried = self.copy_packet(subscriber, (cohort, index), &mut tally);
-            self.scratch.tally = tally;
+            self.scratch.spliced_tally = tally;
             if self.scratch.body.len() >= limit {
                 // where rows are left out, heads get longer
                 self.scratch.left.truncate(left);
@@ -112,7 +112,7 @@ impl Assembler<'_> {
                 continue;
             }
             subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
-            subscriber.tally.add(&self.scratch.tally);
+            subscriber.tally.add(&self.scratch.spliced_tally);
             values -= self.scratch.left[left..].iter().map(|x| x.mask.count_ones() as usize).sum::<usize>();
             #[cfg(test)]
             {

@@ -68,6 +68,9 @@ const LEAST: usize = 8;
 /// Rather a list with so many times the room, as a logarithm, is taken than a new one made.
 const ROOMIER: usize = 2;
 
+/// So many lists are made when one is wanted and there is none.
+const MADE_AT_ONCE: usize = 8;
+
 impl<T> Rooms<T> {
     fn size(count: usize) -> usize {
         count.next_power_of_two().max(LEAST)
@@ -103,8 +106,12 @@ impl Lists {
     }
 
     fn copy(&mut self, carried: &[Carried]) -> Vec<Carried> {
-        let idle = self.own.take(carried.len());
-        let mut list = idle.unwrap_or_else(|| Vec::with_capacity(Rooms::<Vec<Carried>>::size(carried.len())));
+        let mut list = self.own.take(carried.len()).unwrap_or_else(|| {
+            // several at a time: where one is missing, others will be
+            let make = || Vec::with_capacity(Rooms::<Vec<Carried>>::size(carried.len()));
+            (1..MADE_AT_ONCE).map(|_| make()).for_each(|list| self.own.put(list.capacity(), list));
+            make()
+        });
         list.extend_from_slice(carried);
         list
     }
