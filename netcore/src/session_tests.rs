@@ -26,7 +26,7 @@ fn same() -> Terms {
 }
 
 fn welcome(version: u16) -> Welcome {
-    Welcome { version, session: 9, epoch: 1, peer: 4, tick_rate: 60, time_us: 0, lease: 1 << 16, peers: vec![] }
+    Welcome { version, session: 9, epoch: 1, peer: 4, tick_rate: 60, time_us: 0, lease: 1 << 16, peers: vec![], tables: None }
 }
 
 fn refusal(host: &Terms, guest: &Terms) -> String {
@@ -96,7 +96,7 @@ fn a_host_refuses_what_is_out_of_order_full_or_late() {
     assert!(matches!(early.fault, Some(PeerError::OutOfOrder(_))));
     let hello = || Control::Hello(same().hello("mara"));
     assert_eq!(start().handle_message(hello(), &same(), None), Err(Refused { reason: DisconnectReason::Full, fault: None }));
-    let admitted = HostAdmitted { peer: 4, version: 1, name: "mara".into() };
+    let admitted = HostAdmitted { peer: 4, version: 1, name: "mara".into(), tables: None };
     assert_eq!(start().handle_message(hello(), &same(), Some(4)), Ok(admitted));
 
     assert_eq!(start().next_deadline(), s(5) + limits::HANDSHAKE_TIME);

@@ -18,6 +18,7 @@
 
 use std::sync::LazyLock;
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
+use tidelock_netcore::limits;
 
 /// Tokens of a table.
 pub(crate) const TOKENS: usize = 73;
@@ -44,10 +45,58 @@ pub(crate) const SMALL_BITS: u32 = LONGEST + SMALL.ilog2() - 2;
 
 static TABLE: LazyLock<Vec<Table>> = LazyLock::new(|| (0..TABLES).map(|i| Table::new(&lengths(i))).collect());
 
-/// A table by its number, below [`TABLES`].
+/// A fixed table by its number, below [`TABLES`].
 #[inline]
 pub(crate) fn table(index: u8) -> &'static Table {
     &TABLE[usize::from(index)]
+}
+
+/// The number of the first trained table of a session: it has up to [`limits::TABLES`] of them beside the fixed ones.
+pub(crate) const TRAINED: u8 = 64;
+const _: () = assert!(TABLES < TRAINED as usize && limits::TABLES <= 64);
+
+/// Bits of the number of a trained table, of so many.
+pub(crate) fn number_bits(trained: usize) -> u32 {
+    usize::BITS - trained.saturating_sub(1).leading_zeros()
+}
+
+/// The tables of the fields of a component that have one, by number, and the session's trained ones.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) indices: &'a [u8],
+    trained: &'a [Table],
+}
+
+impl<'a> Chosen<'a> {
+    /// All of these are fixed ones.
+    #[inline]
+    pub(crate) fn fixed(indices: &'a [u8]) -> Self {
+        Self { indices, trained: &[] }
+    }
+
+    #[inline]
+    pub(crate) fn among(indices: &'a [u8], trained: &'a [Table]) -> Self {
+        Self { indices, trained }
+    }
+
+    /// That of the first field, if there is one left, and those of the fields after it.
+    #[inline]
+    pub(crate) fn next(self) -> Option<(&'a Table, Self)> {
+        let (first, rest) = self.indices.split_first()?;
+        Some((self.look_up(*first), Self { indices: rest, trained: self.trained }))
+    }
+
+    /// That of a field.
+    #[inline]
+    pub(crate) fn of(self, field: usize) -> &'a Table {
+        self.look_up(self.indices[field])
+    }
+
+    #[inline]
+    fn look_up(self, index: u8) -> &'a Table {
+        // whoever reads a number compares it with how many there are
+        if index < TRAINED { table(index) } else { &self.trained[usize::from(index - TRAINED)] }
+    }
 }
 
 /// The exponential table for differences whose z is about `mean`.
@@ -69,23 +118,30 @@ pub(crate) struct Table {
     codes: [(u16, u8); TOKENS],
     /// By the next [`LONGEST`] bits: z's high part (or the escape's mark) from bit 9 up, own bits from bit 4, length below.
     look: Box<[u64; 1 << LONGEST]>,
-    /// By token: code length and own bits.
+    /// By token: code length and own bits; of one without a code those of the escape.
     pub(crate) cost: [u8; TOKENS],
+    /// Bit t: of token t the value itself follows.
+    pub(crate) absolute: u128,
 }
 
 /// In place of a number of own bits: the escape.
 const NO_NUMBER: u64 = 31;
 
 impl Table {
-    fn new(lengths: &[u8; TOKENS]) -> Self {
+    /// From code lengths that make a complete code, in which the escape has its part.
+    pub(crate) fn new(lengths: &[u8; TOKENS]) -> Self {
         let codes = canonical(lengths);
-        let mut table = Self { small: [0; SMALL], codes, look: Box::new([0; 1 << LONGEST]), cost: [0; TOKENS] };
+        let (cost, absolute) = ([lengths[ESCAPE]; TOKENS], 0);
+        let mut table = Self { small: [0; SMALL], codes, look: Box::new([0; 1 << LONGEST]), cost, absolute };
         for (token, &(code, len)) in codes.iter().enumerate() {
             let (low, own) = if token == ESCAPE { (0, 0) } else { meaning(token) };
-            table.cost[token] = len + own as u8;
-            if len == 0 && token != ESCAPE {
-                continue; // the raw table has but one token
+            if len == 0 || token == ESCAPE {
+                table.absolute |= 1 << token;
             }
+            if len == 0 && token != ESCAPE {
+                continue; // the escape stands for it
+            }
+            table.cost[token] = len + own as u8;
             let mark = if token == ESCAPE { NO_NUMBER } else { u64::from(own) };
             let step = 1usize << len;
             for at in (usize::from(code)..1 << LONGEST).step_by(step) {
@@ -108,7 +164,7 @@ impl Table {
     pub(crate) fn put(&self, z: u64, w: &mut BitWriter) -> bool {
         if z < SMALL as u64 {
             let entry = self.small[z as usize];
-            // of the raw table all entries are empty
+            // where a token has no code there is nothing
             if entry != 0 {
                 w.put(u64::from(entry & 0xff_ffff), entry >> 24);
                 return true;
@@ -190,6 +246,11 @@ fn meaning(token: usize) -> (u64, u32) {
     }
     let n = ((token - 16) / 2 + 4) as u32;
     (1 << n | ((token as u64 - 16) & 1) << (n - 1), n - 1)
+}
+
+/// How many bits follow a token.
+pub(crate) fn own_bits(token: usize) -> u32 {
+    if token == ESCAPE { 0 } else { meaning(token).1 }
 }
 
 /// The code lengths of a table, by token.

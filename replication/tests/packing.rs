@@ -6,8 +6,10 @@ mod common;
 
 use common::{Rng, assert_clean, assert_settles, config, seeds, table_of, weather};
 use hecs::World;
-use tidelock::policy::Host;
-use tidelock::{Config, Packing, PeerId, Replicate, Schema, Step};
+use tidelock::policy::{Host, Owner};
+use tidelock::trained::{Recording, Tables};
+use tidelock::{Config, Packing, Peer, PeerId, Replicate, Schema, Step};
+use tidelock_loopback::Network;
 
 #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
 struct Spot {
@@ -34,6 +36,10 @@ struct Health(u16);
 #[derive(Clone, Copy, Debug, Default)]
 struct Body;
 
+/// A guest's own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own;
+
 /// More than a block of rows.
 const BODIES: usize = 150;
 
@@ -44,6 +50,7 @@ fn schema() -> Schema {
         .component::<Heading>("heading", |c| c)
         .component::<Health>("health", |c| c)
         .kind::<Body>("body", Host::default())
+        .kind::<Own>("own", Owner::default())
         .build()
         .unwrap()
 }
@@ -78,6 +85,22 @@ fn live(world: &mut World, step: &mut Step<'_>, rng: &mut Rng) {
     }
     if let Some(entity) = dead {
         let _ = step.despawn(world, entity);
+    }
+}
+
+/// A guest's bodies go round in circles, with some chance in it.
+fn live_as_guest(world: &mut World, step: &mut Step<'_>, rng: &mut Rng) {
+    let here = step.query::<&Own>(world).iter().count();
+    for _ in here..40 {
+        let parts = (Spot { x: rng.below(100) as f32, y: rng.below(100) as f32 }, Speed { x: 0.0, y: 0.0 });
+        let _ = step.spawn(world, Own, (parts.0, parts.1, Heading([0.0, 0.0, 0.0, 1.0]), Health(100)));
+    }
+    let time = step.tick().0 as f32;
+    for (_, spot, heading) in step.query::<(&Own, &mut Spot, &mut Heading)>(world).iter() {
+        let off = rng.below(16) as f32 / 100.0;
+        spot.x = (spot.x + (time / 20.0).cos() + off).clamp(-500.0, 500.0);
+        spot.y = (spot.y + (time / 20.0).sin() - off).clamp(-500.0, 500.0);
+        heading.0 = [0.0, 0.0, (time / 60.0).sin(), (time / 60.0).cos()];
     }
 }
 
@@ -122,5 +145,133 @@ fn every_way_of_packing_is_understood() {
             println!("SEED={seed} {packing:?}");
             session(seed, packing);
         }
+    }
+}
+
+/// Whose tables are which, and what is to be counted.
+#[derive(Clone, Default)]
+struct Trained {
+    host: Option<Tables>,
+    guests: Option<Tables>,
+    packing: Option<Packing>,
+}
+
+/// What a session came to: bytes of state down to the second guest and up from the first, and what the two senders counted.
+struct Outcome {
+    down: u64,
+    up: u64,
+    recording: Recording,
+}
+
+fn state_bytes(peer: &Peer, to: PeerId) -> u64 {
+    peer.stats(to).unwrap().sent.state_bytes
+}
+
+/// 300 ticks with loss and delay; a guest that joins in the middle, one that leaves and comes again. Everybody has the host's tables
+/// in the end.
+fn trained_session(seed: u64, trained: &Trained, record: bool) -> Outcome {
+    let mut rng = Rng::new(seed);
+    let config = Config { bandwidth: 8_000_000, packing: trained.packing.unwrap_or_default(), ..config() };
+    let (host, guest) =
+        (Config { tables: trained.host.clone(), ..config.clone() }, Config { tables: trained.guests.clone(), ..config });
+    let (bad, network) = (weather(50, 0.05), Network::new(seed));
+    let mut table = tidelock::testing::Table::new(seed, &schema(), host, network.host()).unwrap();
+    for _ in 0..2 {
+        table.join(guest.clone(), network.join(bad, bad)).unwrap();
+    }
+    if record {
+        (0..2).for_each(|seat| table.seat(seat).peer.start_recording());
+    }
+    let mut third = 0;
+    for frame in 0..300 {
+        if frame == 100 || frame == 200 {
+            third = table.join(guest.clone(), network.join(bad, bad)).unwrap();
+        }
+        if frame == 150 {
+            table.leave(third);
+        }
+        table.run(|seat, world, step| match seat {
+            0 => live(world, step, &mut rng),
+            1 => live_as_guest(world, step, &mut rng),
+            _ => {}
+        });
+    }
+    assert_settles(&mut table, 20);
+    assert_clean(&mut table);
+    for seat in table.taken() {
+        assert_eq!(table.seat(seat).peer.tables(), trained.host.as_ref(), "SEED={seed} seat {seat}");
+    }
+    // the second guest is told of what the first one owns, too
+    let second = table.seat(2).peer.local();
+    let (down, up) = (state_bytes(&table.seat(0).peer, second), state_bytes(&table.seat(1).peer, PeerId::HOST));
+    let mut recording = Recording::from_bytes(&take(&mut table.seat(0).peer, record)).unwrap();
+    recording.merge(&Recording::from_bytes(&take(&mut table.seat(1).peer, record)).unwrap()).unwrap();
+    Outcome { down, up, recording }
+}
+
+/// What a peer has counted, as bytes; if it was not asked to, there is nothing.
+fn take(peer: &mut Peer, recorded: bool) -> Vec<u8> {
+    let taken = peer.take_recording();
+    assert_eq!(taken.is_some(), recorded);
+    assert!(peer.take_recording().is_none(), "it has ended");
+    let recording = taken.unwrap_or_else(|| {
+        peer.start_recording();
+        peer.take_recording().unwrap()
+    });
+    assert_eq!(recording.total() > 0, recorded, "{} numbers", recording.total());
+    recording.to_bytes()
+}
+
+/// Tables of a session of another seed, and others that are as good as any.
+fn trained_tables(seed: u64) -> (Tables, Tables) {
+    let recording = trained_session(seed + 1000, &Trained::default(), true).recording;
+    let tables = Tables::train(&recording, 16).unwrap();
+    assert_eq!(Tables::train(&recording, 16).unwrap().to_bytes(), tables.to_bytes(), "SEED={seed}");
+    let other = Tables::train(&recording, 1).unwrap();
+    assert_ne!(other.digest(), tables.digest());
+    (tables, other)
+}
+
+/// Do two sessions take as many bytes? What is sent besides decides how much there is room for, so not to the byte.
+fn is_like(a: &Outcome, b: &Outcome) -> bool {
+    a.down.abs_diff(b.down) * 50 < b.down && a.up.abs_diff(b.up) * 50 < b.up
+}
+
+/// Whatever host and guests have: the host's tables are the session's, everything arrives, and it takes fewer bytes.
+#[test]
+fn trained_tables_are_understood_whoever_has_them() {
+    for seed in seeds(2) {
+        let (tables, other) = trained_tables(seed);
+        let both = |host: Option<&Tables>, guests: Option<&Tables>| Trained {
+            host: host.cloned(),
+            guests: guests.cloned(),
+            packing: None,
+        };
+        let plain = trained_session(seed, &both(None, None), false);
+        let same = trained_session(seed, &both(Some(&tables), Some(&tables)), false);
+        for (name, trained) in [
+            ("none at the guests", both(Some(&tables), None)),
+            ("others at the guests", both(Some(&tables), Some(&other))),
+            ("none at the host", both(None, Some(&tables))),
+        ] {
+            println!("SEED={seed} {name}");
+            let like = if trained.host.is_some() { &same } else { &plain };
+            let found = trained_session(seed, &trained, false);
+            assert!(
+                is_like(&found, like),
+                "SEED={seed} {name}: {} and {}, not {} and {}",
+                found.down,
+                found.up,
+                like.down,
+                like.up
+            );
+        }
+        println!("SEED={seed}: {} down and {} up, trained {} and {}", plain.down, plain.up, same.down, same.up);
+        assert!(same.down * 20 < plain.down * 19 && same.up * 100 < plain.up * 99, "SEED={seed}");
+        // a peer that is not to choose tables uses none, and understands them
+        let packing = Some(Packing { tables: false, ..Packing::ALL });
+        let without = |host| trained_session(seed, &Trained { host, guests: None, packing }, false);
+        let (none, some) = (without(None), without(Some(tables)));
+        assert!(is_like(&some, &none), "SEED={seed}: {} and {}, not {} and {}", some.down, some.up, none.down, none.up);
     }
 }

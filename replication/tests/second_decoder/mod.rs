@@ -83,6 +83,8 @@ pub struct Schema {
     pub owners: u32,
     /// Ticks a second, as the welcome says.
     pub rate: u64,
+    /// The trained tables of the session, as the welcome says.
+    pub trained: Vec<tables::Table>,
     presence: Vec<Field>,
     velocities: Vec<Velocity>,
 }
@@ -118,7 +120,7 @@ impl Schema {
             .collect();
         messages.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         let presence = presence_fields(components.len() as u32, kinds, owners);
-        Self { components, messages, owners, rate: 60, presence, velocities: Vec::new() }
+        Self { components, messages, owners, rate: 60, trained: Vec::new(), presence, velocities: Vec::new() }
     }
 
     /// The same with one more message.
