@@ -235,3 +235,89 @@ fn count_field(code: FieldCode, now: &[u32], old: &[u32], counts: &mut [u32; TOK
         _ => counts[token(surprise(code, now[0], old[0])).0] += 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::LayoutBuilder;
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::{Rng as _, SeedableRng};
+
+    fn drawn(seed: u64, histograms: usize) -> Recording {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut recording = Recording::new(7);
+        for _ in 0..histograms {
+            let mut below = |most: u64| (rng.next_u64() % most) as u8;
+            let place = Place { column: below(64), field: below(256), forecast: below(3), age_order: below(5), table: below(63) };
+            let mut tokens = [0; TOKENS];
+            tokens.iter_mut().for_each(|n| *n = rng.next_u64() >> (20 + rng.next_u64() % 44));
+            recording.counts.insert(place, Histogram { tokens, absolute: 17 });
+        }
+        recording
+    }
+
+    #[test]
+    fn recordings_come_back_and_no_part_of_them_does() {
+        for seed in 0..20 {
+            let recording = drawn(seed, seed as usize);
+            let bytes = recording.to_bytes();
+            assert_eq!(Recording::from_bytes(&bytes), Ok(recording), "SEED={seed}");
+            for end in 0..bytes.len() {
+                assert!(Recording::from_bytes(&bytes[..end]).is_err(), "SEED={seed}: {end} bytes of {}", bytes.len());
+            }
+            let longer: Vec<u8> = bytes.iter().copied().chain([0]).collect();
+            assert!(Recording::from_bytes(&longer).is_err(), "SEED={seed}: a byte more");
+            // other bits: refused, or another recording
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            for _ in 0..200 {
+                let mut wrong = bytes.clone();
+                let at = rng.next_u64() as usize % wrong.len();
+                wrong[at] ^= 1 << (rng.next_u64() % 8);
+                if let Ok(read) = Recording::from_bytes(&wrong) {
+                    assert_eq!(Recording::from_bytes(&read.to_bytes()), Ok(read), "SEED={seed}");
+                }
+            }
+        }
+    }
+
+    /// What is merged is as if it had been counted in one run, in whatever order; another schema's is refused.
+    #[test]
+    fn runs_add_up() {
+        let (a, b) = (drawn(1, 30), drawn(2, 30));
+        let (mut ab, mut ba, mut aa) = (a.clone(), b.clone(), a.clone());
+        ab.merge(&b).unwrap();
+        ba.merge(&a).unwrap();
+        assert_eq!(ab, ba);
+        assert_eq!(ab.total(), a.total() + b.total());
+        aa.merge(&a).unwrap();
+        assert!(
+            aa.counts.iter().zip(&a.counts).all(|(two, one)| two.1.tokens.iter().zip(&one.1.tokens).all(|(t, o)| *t == 2 * o))
+        );
+        assert_eq!(ab.merge(&Recording::new(8)), Err(TablesError::Schema));
+    }
+
+    /// What stands in an option that is not there, or was not, is not written as a difference, and is not counted.
+    #[test]
+    fn what_is_written_as_a_difference_is_counted() {
+        let mut builder = LayoutBuilder::new();
+        builder.field("there", FieldCode::Maybe { fields: 1 }, crate::layout::Meaning::Plain);
+        builder.integer("n", 0, 1000, 2);
+        builder.quat("q", 10);
+        let layout = builder.build().unwrap();
+        let counted = |now: [u32; 6], old: [u32; 6]| {
+            let mut recording = Recording::new(0);
+            recording.count(Occasion::new(1, Forecast::Still, 1), &layout, (1, &now, &old), &[3, 4]);
+            let found = |field: u8| {
+                let mut of_field = recording.counts.iter().filter(|(place, _)| place.field == field);
+                let tokens = of_field.next().expect("there is one for each field").1.tokens;
+                (0..TOKENS).filter(|t| tokens[*t] > 0).map(|t| (t, tokens[t])).collect::<Vec<_>>()
+            };
+            (found(0), found(1))
+        };
+        let turn = [0, 500, 510, 520];
+        let with = |there: u32, n: u32, q: [u32; 4]| [there, n, q[0], q[1], q[2], q[3]];
+        assert_eq!(counted(with(1, 5, turn), with(1, 7, [0, 500, 511, 520])), (vec![(3, 1)], vec![(0, 2), (1, 1)]));
+        assert_eq!(counted(with(1, 5, turn), with(0, 0, turn)), (vec![], vec![(0, 3)]));
+        assert_eq!(counted(with(0, 0, turn), with(1, 7, [1, 500, 510, 520])), (vec![], vec![(ESCAPE, 1)]));
+    }
+}

@@ -130,6 +130,12 @@ impl Schema {
         self
     }
 
+    /// The same in a session with these trained tables.
+    pub fn with_tables(mut self, trained: Vec<tables::Table>) -> Self {
+        self.trained = trained;
+        self
+    }
+
     /// The table of a component by its column: 0 is presence.
     pub fn fields(&self, component: usize) -> &[Field] {
         match component {
