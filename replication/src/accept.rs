@@ -229,7 +229,7 @@ impl Peer {
         if let Some(record) = self.entities.get(slot) {
             for link in &mut self.links {
                 let known = link.peer == peer;
-                subscribe_row(&self.schema, &self.publisher, link, out_row, record, known, self.time.tick);
+                subscribe_row(&self.schema, &self.publisher, link, out_row, record, known, false, self.time.tick);
             }
         }
         if let Some(record) = self.entities.get_mut(slot) {

@@ -202,7 +202,7 @@ impl Peer {
         for row in 0..self.publisher.row_count() {
             let record = self.publisher.slot(row).and_then(|slot| self.entities.get(slot));
             if let Some(record) = record {
-                subscribe_row(&self.schema, &self.publisher, &mut link, row, record, false, tick);
+                subscribe_row(&self.schema, &self.publisher, &mut link, row, record, false, false, tick);
             }
         }
         for other in &mut self.links {

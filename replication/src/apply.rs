@@ -10,6 +10,7 @@ use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::presence::{Life, Presence};
 use crate::replicate::RestoreError;
+use crate::room::make_room;
 use crate::waiting::Target;
 use hecs::World;
 use smallvec::SmallVec;
@@ -28,8 +29,7 @@ impl Peer {
             return;
         }
         let mut touched = std::mem::take(&mut self.apply.touched);
-        touched.clear();
-        self.apply.writes.resize_with(self.schema.columns(), Vec::new);
+        self.apply.writes.resize_with(self.schema.columns(), Default::default);
         self.links[0].incoming.take_touched(&mut touched);
         self.apply.forget_old(self.links[0].incoming.mirror.now());
         for row in &touched {
@@ -51,6 +51,7 @@ impl Peer {
         }
         self.write_over(world);
         self.retry_withheld(world);
+        self.apply.touched_room.clear(&mut touched);
         self.apply.touched = touched;
     }
 
@@ -74,6 +75,7 @@ impl Peer {
     fn target(&mut self, row: usize) -> &mut Target {
         let targets = &mut self.apply.targets;
         if targets.len() <= row {
+            make_room(targets, row + 1);
             targets.resize(row + 1, Target::NOBODY);
         }
         &mut targets[row]
@@ -287,7 +289,7 @@ impl Peer {
         }
         for c in bits(self.forms(presence.components << 1, presence.kind, presence.owners[0].peer)) {
             let c = c as usize;
-            let words = self.links[0].incoming.mirror.value(c, row).to_vec();
+            let words = SmallVec::<[u32; 16]>::from_slice(self.links[0].incoming.mirror.value(c, row));
             self.write_component(world, slot, c, &words);
         }
         self.apply.arrived(presence.net);
@@ -312,7 +314,7 @@ impl Peer {
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
         let Touched { row, mut components } = touched;
         if let Some(write) = self.target_of(touched) {
-            bits(components).for_each(|c| self.apply.writes[c as usize].push(write));
+            bits(components).for_each(|c| self.apply.writes[c as usize].0.push(write));
             self.apply.targets[row].version = self.entities.version();
             return;
         }
@@ -349,7 +351,7 @@ impl Peer {
                 continue;
             }
             if plain >> c & 1 != 0 {
-                self.apply.writes[c].push(WriteOver { entity, slot, row: row as u32 });
+                self.apply.writes[c].0.push(WriteOver { entity, slot, row: row as u32 });
                 continue;
             }
             let words = SmallVec::<[u32; 16]>::from_slice(incoming.mirror.value(c, row));
@@ -366,12 +368,12 @@ impl Peer {
     fn write_over(&mut self, world: &mut World) {
         let mut odd = Vec::new();
         for c in bits(self.schema.plain).map(|c| c as usize) {
-            let mut writes = std::mem::take(&mut self.apply.writes[c]);
+            let (mut writes, mut room) = std::mem::take(&mut self.apply.writes[c]);
             if !writes.is_empty() {
                 self.schema.component(c).column.write_over(world, &self.links[0].incoming.mirror, c, &writes, &mut odd);
-                writes.clear();
+                room.clear(&mut writes);
             }
-            self.apply.writes[c] = writes;
+            self.apply.writes[c] = (writes, room);
             for write in odd.drain(..) {
                 let words = SmallVec::<[u32; 16]>::from_slice(self.links[0].incoming.mirror.value(c, write.row as usize));
                 self.write_component(world, write.slot, c, &words);

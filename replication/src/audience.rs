@@ -217,7 +217,7 @@ impl Peer {
         }
         link.subscriber.show(row, record.net, sighting, &self.publisher);
         self.receipts.push(Receipt { tick, peer: link.peer, net: record.net, decision: Decision::Shown });
-        subscribe_row(&self.schema, &self.publisher, link, row, record, false, tick);
+        subscribe_row(&self.schema, &self.publisher, link, row, record, false, false, tick);
     }
 
     /// What names somebody that a guest has begun or ceased to see is told to it anew: the name is part of it, or is not.

@@ -159,8 +159,9 @@ pub(crate) fn share_mask(schema: &Inner, peer: PeerId, kind: usize, owners: &Own
 }
 
 /// Subscribes a link to a row: to all that its peer does not publish itself. `known`: the peer has the entity already, since it
-/// spawned it; otherwise it is also told once what it will publish itself. A peer that does not see everything is told of what it
-/// sees, and of what it owns.
+/// spawned it; otherwise it is also told once what it will publish itself. `born`: the row was bound in the open tick, of which the
+/// subscriber has not taken note yet. A peer that does not see everything is told of what it sees, and of what it owns.
+#[expect(clippy::too_many_arguments, reason = "a row, whose it is, and who is told of it")]
 pub(crate) fn subscribe_row(
     schema: &Inner,
     publisher: &Publisher,
@@ -168,6 +169,7 @@ pub(crate) fn subscribe_row(
     row: usize,
     record: &Record,
     known: bool,
+    born: bool,
     tick: Tick,
 ) {
     let owns = record.owners.iter().any(|o| o.peer == link.peer);
@@ -189,7 +191,13 @@ pub(crate) fn subscribe_row(
         link.subscriber.want(c, row, (own | other) >> c & 1 == 0);
     }
     let ever = publisher.ever(row) & !other;
-    link.subscriber.force(row, if known { ever & !own } else { ever }, tick);
+    // the first values of a birth are changes of its tick, which whoever wants them is told like any others
+    let forced = match known || born && link.subscriber.view().is_none() {
+        true if known => ever & !own,
+        true => ever & own,
+        false => ever,
+    };
+    link.subscriber.force(row, forced, tick);
 }
 
 impl Peer {

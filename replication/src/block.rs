@@ -296,6 +296,22 @@ pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
     })
 }
 
+/// Leaves out rows until about `room` of `size` bits remain; of a single row, components. `false` if nothing can stay.
+pub(crate) fn cut(masks: &mut Masks, room: usize, size: usize) -> bool {
+    let rows = masks.iter().fold(0, |rows, m| rows | m.1);
+    let count = rows.count_ones() as usize;
+    if count > 1 {
+        let keep = (count * room / size).min(count - 1);
+        let kept = bits(rows).take(keep).fold(0u64, |kept, row| kept | 1 << row);
+        masks.iter_mut().for_each(|m| m.1 &= kept);
+        masks.retain(|m| m.1 != 0);
+        return keep > 0;
+    }
+    let keep = (masks.len() * room / size).min(masks.len() - 1);
+    masks.truncate(keep);
+    keep > 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@ use crate::netid::NetId;
 use crate::presence::{Life, Presence};
 use crate::publisher::Publisher;
 use crate::replicate::FieldError;
+use crate::room::make_room;
 use crate::schema::Inner;
 use hecs::{Archetype, World};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -30,6 +31,16 @@ pub(crate) struct Findings {
     pub(crate) changed: Vec<(u32, usize)>,
     /// Entities whose set of components under this peer's authority changed: (slot, before, after).
     pub(crate) reshaped: Vec<(u32, u64, u64)>,
+}
+
+impl Findings {
+    pub(crate) fn clear(&mut self) {
+        self.bound.clear();
+        self.gone.clear();
+        self.unsendable.clear();
+        self.changed.clear();
+        self.reshaped.clear();
+    }
 }
 
 struct Watched {
@@ -81,6 +92,8 @@ pub(crate) struct Capture {
     networked: usize,
     /// [`Entities::marked`] at the last capture.
     marked: u64,
+    /// Of the last capture; kept for its room.
+    pub(crate) findings: Findings,
 }
 
 /// What a capture works on.
@@ -178,7 +191,7 @@ impl Capture {
     /// Finds the born, the reshaped and the dead.
     fn take_structure(&mut self, scene: &mut Scene<'_>, findings: &mut Findings) {
         self.round = self.round.wrapping_add(1);
-        self.shapes.resize(scene.entities.slots() as usize, Shape::default());
+        self.fit_shapes(scene);
         let mut seen = 0;
         for watched in self.archetypes.iter().flatten() {
             for mark in &watched.marks {
@@ -210,12 +223,18 @@ impl Capture {
         self.networked = seen;
     }
 
+    fn fit_shapes(&mut self, scene: &Scene<'_>) {
+        let slots = scene.entities.slots() as usize;
+        make_room(&mut self.shapes, slots);
+        self.shapes.resize(slots, Shape::default());
+    }
+
     /// Takes first values, and presence, of entities that are new or have changed in shape or authority.
     fn take_fresh(&mut self, scene: &mut Scene<'_>, notify: u64, findings: &mut Findings) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_unstable();
         fresh.dedup();
-        self.shapes.resize(scene.entities.slots() as usize, Shape::default());
+        self.fit_shapes(scene);
         for slot in fresh.drain(..) {
             self.take_entity(scene, slot, notify, findings);
         }

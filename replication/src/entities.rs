@@ -1,14 +1,15 @@
 //! The register of networked entities: name, local handle, kind, owners, and the rows that carry them.
 
+use crate::few::Few;
 use crate::netid::NetId;
 use crate::order::Order;
 use crate::peer_id::PeerId;
 use crate::policy::Timeline;
 use crate::presence::{Owners, UNOWNED};
 use crate::rewind::resources_of;
+use crate::room::make_room;
 use hecs::{Entity, World};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use tidelock_netcore::tick::Tick;
 
 pub(crate) const NO_ROW: u32 = u32::MAX;
@@ -76,7 +77,7 @@ pub(crate) struct Record {
     /// Row in what this peer publishes, or [`NO_ROW`]. Set by [`Entities::set_row`].
     pub(crate) out_row: u32,
     /// Rows in what others publish.
-    pub(crate) in_rows: SmallVec<[(PeerId, u32); 2]>,
+    pub(crate) in_rows: Few<(PeerId, u32)>,
     /// Bit c: this peer has authority over component c. Set by [`Entities::set_mine`].
     pub(crate) mine: u64,
     pub(crate) simulated: bool,
@@ -95,7 +96,7 @@ pub(crate) struct Record {
     /// Host: the guest that spawned it. Set by [`Entities::set_spawner`].
     spawner: PeerId,
     /// Host: who owned it, or a part of it, under an earlier epoch.
-    pub(crate) former: SmallVec<[PeerId; 2]>,
+    pub(crate) former: Few<PeerId>,
 }
 
 /// What is known of an entity beside its components.
@@ -163,6 +164,9 @@ impl Entities {
     /// Registers an entity and marks it in the world.
     pub(crate) fn insert(&mut self, world: &mut World, net: NetId, entity: Entity, kind: usize) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
+            let slots = self.records.len() + 1;
+            make_room(&mut self.records, slots);
+            make_room(&mut self.routes, slots);
             self.records.push(None);
             self.records.len() as u32 - 1
         });
@@ -178,7 +182,7 @@ impl Entities {
             owners,
             cut: 0,
             out_row: NO_ROW,
-            in_rows: SmallVec::new(),
+            in_rows: Few::default(),
             mine: 0,
             simulated: false,
             rewound: false,
@@ -188,7 +192,7 @@ impl Entities {
             shown: false,
             began: Tick::ZERO,
             spawner: PeerId::NOBODY,
-            former: SmallVec::new(),
+            former: Few::default(),
         });
         self.by_net.insert(net, slot);
         self.order.note(net, Some(entity));

@@ -4,6 +4,7 @@
 //! not change since. So a baseline is one tick for all rows, a row at rest costs nothing, and the past is found in as many steps
 //! as it is ticks old.
 
+use crate::room::{Room, make_room};
 use tidelock_netcore::limits::RING;
 use tidelock_netcore::tick::Tick;
 
@@ -42,7 +43,7 @@ struct Segment {
     offset: u32,
     /// The next segment of the same block and component.
     next: u32,
-    mark: Mark,
+    mark: Packed,
 }
 
 /// What is known of a change beside the value.
@@ -60,6 +61,22 @@ impl Mark {
     /// An ordinary change.
     pub(crate) fn at(sample: Tick) -> Self {
         Self { sample, first: false, rested: false }
+    }
+}
+
+/// A [`Mark`] in half of its size: there are as many as segments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Packed(u64);
+
+impl From<Mark> for Packed {
+    fn from(mark: Mark) -> Self {
+        Self(mark.sample.0 << 2 | u64::from(mark.first) << 1 | u64::from(mark.rested))
+    }
+}
+
+impl From<Packed> for Mark {
+    fn from(Packed(bits): Packed) -> Self {
+        Self { sample: Tick(bits >> 2), first: bits & 2 != 0, rested: bits & 1 != 0 }
     }
 }
 
@@ -104,6 +121,9 @@ pub(crate) struct History {
     blocks: usize,
     columns: Vec<Vec<u32>>,
     slots: Vec<Slot>,
+    /// What logs and segments of a tick take, and what those of the last one took.
+    room: [Room; 2],
+    closed: [usize; 2],
 }
 
 impl History {
@@ -111,7 +131,7 @@ impl History {
     pub(crate) fn new(strides: Vec<usize>, now: Tick) -> Self {
         let slots = (0..RING).map(|_| Slot::default()).collect();
         let columns = vec![Vec::new(); strides.len()];
-        let mut history = Self { strides, now, blocks: 0, columns, slots };
+        let mut history = Self { strides, now, blocks: 0, columns, slots, room: Default::default(), closed: [0; 2] };
         history.slot_mut(now).tick = now;
         history
     }
@@ -124,6 +144,12 @@ impl History {
         self.blocks
     }
 
+    /// Words of old values that are remembered.
+    #[cfg(test)]
+    pub(crate) fn logged_words(&self) -> usize {
+        self.slots.iter().map(|slot| slot.log.len()).sum()
+    }
+
     /// The open tick: what is set now is a change of this tick.
     pub(crate) fn now(&self) -> Tick {
         self.now
@@ -134,9 +160,12 @@ impl History {
         if blocks <= self.blocks {
             return;
         }
-        let to = blocks.next_power_of_two();
+        // by an eighth at least: every growth moves all that there is
+        let to = blocks.max(self.blocks + self.blocks / 8);
         for (column, stride) in self.columns.iter_mut().zip(&self.strides) {
-            column.resize(to * BLOCK * stride, 0);
+            let words = to * BLOCK * stride;
+            make_room(column, words);
+            column.resize(words, 0);
         }
         // a tick in which nothing has changed yet has no tables
         for slot in self.slots.iter_mut().filter(|s| !s.changed.is_empty()) {
@@ -151,9 +180,13 @@ impl History {
         if tick <= self.now {
             return;
         }
+        let closed = &self.slots[self.now.0 as usize % RING];
+        let before = std::mem::replace(&mut self.closed, [closed.log.len(), closed.segments.len()]);
+        let usual = [before[0].min(self.closed[0]), before[1].min(self.closed[1])];
+        self.room.iter_mut().zip(self.closed).for_each(|(room, used)| room.note(used));
         let first = Tick(self.now.0 + 1).max(tick.minus(RING as u64 - 1));
         for t in first.0..=tick.0 {
-            let slot = self.slot_mut(Tick(t));
+            let slot = &mut self.slots[t as usize % RING];
             slot.tick = Tick(t);
             if slot.any != 0 {
                 slot.any = 0;
@@ -161,6 +194,8 @@ impl History {
                 slot.segments.clear();
                 slot.log.clear();
             }
+            refit(&mut slot.log, &self.room[0], usual[0]);
+            refit(&mut slot.segments, &self.room[1], usual[1]);
         }
         self.now = tick;
     }
@@ -320,7 +355,7 @@ impl History {
             slot.changed[at] |= changed;
             slot.any |= 1 << c;
             slot.head[at] = slot.segments.len() as u32;
-            slot.segments.push(Segment { mask: changed, offset, next, mark });
+            slot.segments.push(Segment { mask: changed, offset, next, mark: mark.into() });
         }
         changed
     }
@@ -405,7 +440,7 @@ impl History {
                 continue;
             }
             let (segment, offset) = self.logged(c, row, t);
-            let Mark { sample, first, rested } = segment.mark;
+            let Mark { sample, first, rested } = segment.mark.into();
             if sample <= at {
                 return (Some(Sample { tick: Some(sample), rested, words }), after);
             }
@@ -427,8 +462,9 @@ impl History {
             let after = words?;
             let Some(send) = change else { return Some(Kept { send: Tick(oldest), mark: None, words: after }) };
             let (segment, offset) = self.logged(c, row, send);
-            words = (!segment.mark.first).then(|| &self.slot(send).log[offset..offset + self.strides[c]]);
-            (send <= until).then_some(Kept { send, mark: Some(segment.mark), words: after })
+            let mark = Mark::from(segment.mark);
+            words = (!mark.first).then(|| &self.slot(send).log[offset..offset + self.strides[c]]);
+            (send <= until).then_some(Kept { send, mark: Some(mark), words: after })
         })
     }
 
@@ -438,7 +474,7 @@ impl History {
         let (mut widest, mut later) = (0, None);
         let oldest = self.now.0.saturating_sub(RING as u64 - 1);
         let samples = (oldest..=self.now.0).rev().map(Tick).filter(|t| self.has(c, row, *t));
-        for Mark { sample, first, rested } in samples.map(|t| self.logged(c, row, t).0.mark).take(count) {
+        for Mark { sample, first, rested } in samples.map(|t| Mark::from(self.logged(c, row, t).0.mark)).take(count) {
             if let Some(later) = later {
                 widest = widest.max(Tick::since(later, sample));
             }
@@ -499,14 +535,23 @@ impl Slot {
             let head = &mut self.segments[self.head[at] as usize];
             // rows mostly come in order: the segment grows
             let follows = head.offset as usize + head.mask.count_ones() as usize * old.len() == offset as usize;
-            if follows && head.mask < bit && head.mark == mark {
+            if follows && head.mask < bit && head.mark == mark.into() {
                 head.mask |= bit;
                 return;
             }
         }
         let next = if fresh { NONE } else { self.head[at] };
         self.head[at] = self.segments.len() as u32;
-        self.segments.push(Segment { mask: bit, offset, next, mark });
+        self.segments.push(Segment { mask: bit, offset, next, mark: mark.into() });
+    }
+}
+
+/// Gives an empty list of a tick the room that the ticks before have taken, and no more than those of lately.
+fn refit<T>(list: &mut Vec<T>, room: &Room, usual: usize) {
+    if let Some(worth) = room.excess(list.capacity()) {
+        list.shrink_to(worth);
+    } else if list.capacity() < usual {
+        list.reserve_exact(usual + usual / 8);
     }
 }
 

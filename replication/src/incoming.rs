@@ -12,6 +12,7 @@ use crate::messages::{EventsIn, Rider};
 use crate::netid::NetId;
 use crate::presence::{self, Life, Presence};
 use crate::reckon::Arrivals;
+use crate::room::{Room, make_room};
 use crate::schema::Inner;
 use crate::trained::Tables;
 use tidelock_netcore::ack::{AckRanges, Received};
@@ -69,6 +70,7 @@ pub(crate) struct Incoming {
     /// By row: bit c: arrived since the last look.
     touched: Vec<u64>,
     touched_rows: Vec<u32>,
+    touched_room: Room,
     received: Received,
     /// The newest session tick that a packet spoke of.
     newest_tick: Tick,
@@ -105,6 +107,7 @@ impl Incoming {
             have: Vec::new(),
             touched: Vec::new(),
             touched_rows: Vec::new(),
+            touched_room: Room::default(),
             received: Received::new(first),
             newest_tick: tick,
             newest: (0, Tick::ZERO),
@@ -431,10 +434,15 @@ impl Incoming {
     fn grow(&mut self, blocks: usize) {
         if blocks * BLOCK > self.have.len() {
             self.mirror.grow(blocks);
-            self.have.resize(blocks * BLOCK, 0);
-            self.touched.resize(blocks * BLOCK, 0);
-            self.ended.resize(blocks * BLOCK, Tick::ZERO);
-            self.bound.resize(blocks * BLOCK, NetId(0));
+            let rows = blocks * BLOCK;
+            make_room(&mut self.have, rows);
+            make_room(&mut self.touched, rows);
+            make_room(&mut self.ended, rows);
+            make_room(&mut self.bound, rows);
+            self.have.resize(rows, 0);
+            self.touched.resize(rows, 0);
+            self.ended.resize(rows, Tick::ZERO);
+            self.bound.resize(rows, NetId(0));
         }
     }
 
@@ -461,10 +469,11 @@ impl Incoming {
     /// The rows touched since the last call, each once, ascending.
     pub(crate) fn take_touched(&mut self, into: &mut Vec<Touched>) {
         self.touched_rows.sort_unstable();
-        for row in self.touched_rows.drain(..) {
-            let components = std::mem::take(&mut self.touched[row as usize]);
-            into.push(Touched { row: row as usize, components });
-        }
+        into.extend(self.touched_rows.iter().map(|row| {
+            let components = std::mem::take(&mut self.touched[*row as usize]);
+            Touched { row: *row as usize, components }
+        }));
+        self.touched_room.clear(&mut self.touched_rows);
     }
 
     /// The newest presence of a row.

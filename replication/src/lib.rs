@@ -72,6 +72,7 @@ mod config;
 pub mod definitions;
 mod entities;
 mod error;
+mod few;
 pub mod field;
 mod forecast;
 mod forks;
@@ -117,6 +118,7 @@ mod requests;
 mod resources;
 mod rewind;
 mod rng;
+mod room;
 mod rows;
 mod schema;
 mod scope;
@@ -170,6 +172,8 @@ pub use tidelock_netcore as netcore;
 pub use visit::{Visited, VisitedIter};
 pub use why::{Scarce, Why};
 
+#[cfg(test)]
+mod churn_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::peer_id::PeerId;
 use crate::policy::{Refusal, Timeline};
 use crate::replicate::FieldError;
 use crate::requests::Denial;
+use crate::room::Room;
 use hecs::Entity;
 use std::collections::VecDeque;
 use tidelock_netcore::error::{DisconnectReason, PeerError};
@@ -310,6 +311,9 @@ pub enum News {
 pub(crate) struct Newsstand {
     queue: VecDeque<News>,
     missed: u64,
+    /// News since the queue was empty, and how many that are mostly.
+    since_empty: usize,
+    room: Room,
 }
 
 impl Newsstand {
@@ -320,6 +324,7 @@ impl Newsstand {
             self.missed += 1;
         }
         self.queue.push_back(news);
+        self.since_empty += 1;
     }
 
     pub(crate) fn pop(&mut self) -> Option<News> {
@@ -327,6 +332,13 @@ impl Newsstand {
             let count = std::mem::take(&mut self.missed);
             return Some(News::Missed { count });
         }
-        self.queue.pop_front()
+        let news = self.queue.pop_front();
+        if self.queue.is_empty() && self.queue.capacity() > 0 {
+            self.room.note(std::mem::take(&mut self.since_empty));
+            if let Some(worth) = self.room.excess(self.queue.capacity()) {
+                self.queue.shrink_to(worth);
+            }
+        }
+        news
     }
 }

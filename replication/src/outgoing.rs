@@ -2,10 +2,12 @@
 //! that needs it.
 
 mod cache;
+mod splice;
 
 pub(crate) use cache::BitCache;
+use cache::Mark;
 
-use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits};
+use crate::block::{Common, Context, END, Entry, EntryBase, Masks, SAMPLE_AGE, bits, cut};
 use crate::forecast::Forecast;
 use crate::history::BLOCK;
 use crate::packing::Packing;
@@ -13,7 +15,7 @@ use crate::pick::Picker;
 use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::schema::Inner;
-use crate::subscriber::{Carried, Freight, NEVER, Subscriber};
+use crate::subscriber::{Carried, Freight, Lists, NEVER, Subscriber};
 use crate::tuner::{Tuner, older};
 use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
@@ -39,6 +41,7 @@ pub(crate) struct Assembler<'a> {
     pub(crate) alone: bool,
     pub(crate) packing: Packing,
     pub(crate) scratch: &'a mut Scratch,
+    pub(crate) lists: &'a mut Lists,
 }
 
 /// Buffers kept between sends.
@@ -64,6 +67,12 @@ pub(crate) struct Scratch {
     confirmed: bool,
     /// The peer is told the same as others of its baseline: their cohort, and which of its packets is next; `None` once it is not.
     cohort: Option<(usize, usize)>,
+    /// It is told the same but for some rows: these, by block, and what was left out of the packets for it.
+    spliced: bool,
+    odd: Vec<u64>,
+    left: Vec<Carried>,
+    /// The entries of the packet in the making.
+    marks: Vec<Mark>,
     /// Of the block that is grouped: rows that the peer cannot guess.
     blind: u64,
     /// The send that guesses from the last motion go back to, if any does.
@@ -115,6 +124,15 @@ impl Builder<'_> {
         }
     }
 
+    /// Makes pending again what a packet would have carried.
+    pub(crate) fn take_back(&mut self, subscriber: &mut Subscriber, carried: Freight) {
+        let lists = match self {
+            Self::Blocks(assembler) => &mut *assembler.lists,
+            Self::List(picker) => &mut *picker.lists,
+        };
+        subscriber.return_pending(carried, lists);
+    }
+
     /// Notes what found no room in this send.
     pub(crate) fn note_left(&mut self, subscriber: &Subscriber) {
         if let Self::List(picker) = self {
@@ -159,24 +177,24 @@ impl Assembler<'_> {
         subscriber.motions = motions;
         let now = self.publisher.history.now();
         self.scratch.older = if motions == 0 { None } else { older(now, self.base) };
-        let even = !self.alone && self.packing.packets && self.scratch.confirmed && subscriber.is_even(now, self.scratch.older);
-        let of = (self.base, self.scratch.components);
-        self.scratch.cohort = (even && self.sees_velocities(subscriber)).then(|| (self.cache.cohort(of), 0));
+        self.join_cohort(subscriber);
     }
 
     /// Fills `scratch.body` with entries of up to `limit` bits, the closing 0 bit included, and clears what it took from what is
     /// pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize) -> Body {
         self.scratch.body.clear();
-        if let Some(body) = self.fill_alike(subscriber, limit) {
+        let alike = if self.scratch.spliced { self.splice(subscriber, limit) } else { self.fill_alike(subscriber, limit) };
+        if let Some(body) = alike {
             return body;
         }
+        subscriber.unfold(self.publisher);
         // headers differ by some bits; what one peer is sent should fit the others
         let limit = if self.scratch.cohort.is_some() { limit.saturating_sub(HEADERS_DIFFER) } else { limit };
         let mut before = std::mem::take(&mut self.scratch.before);
         before.clone_from(&subscriber.tally);
-        let body = self.fill_anew(subscriber, limit);
-        self.keep_alike(&body, &before, subscriber);
+        let mut body = self.fill_anew(subscriber, limit);
+        self.keep_alike(&mut body, &before, subscriber);
         self.scratch.before = before;
         body
     }
@@ -199,11 +217,12 @@ impl Assembler<'_> {
         self.scratch.body.flag(true);
         self.cache.sets[self.scratch.set].codings.write(self.scratch.components, true, &mut self.scratch.body);
         (self.scratch.words, self.scratch.values) = (0, 0);
+        self.scratch.marks.clear();
         self.scratch.tally = std::mem::take(&mut subscriber.tally);
         self.scratch.tally.fit(self.schema.columns(), self.schema.kinds.len());
         let counted: u64 = self.scratch.tally.components.iter().sum();
         let mut context = Context::default();
-        let mut carried = subscriber.carrier();
+        let mut carried = self.lists.draft();
         let mut full = false;
         while let Some(&(since, block)) = self.scratch.order.last() {
             let block = block as usize;
@@ -237,61 +256,8 @@ impl Assembler<'_> {
         self.scratch.tally.heads += self.scratch.body.len() as u64 - values;
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
         let (values, may_introduce) = (self.scratch.values, self.scratch.components & 1 != 0);
-        Body { carried: Freight::Own(carried), values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
-    }
-
-    /// Is the peer told the velocities that guesses of what is pending are made from?
-    fn sees_velocities(&self, subscriber: &Subscriber) -> bool {
-        let codings = &self.cache.sets[self.scratch.set].codings;
-        bits(self.scratch.components).map(|c| c as usize).all(|c| {
-            let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
-            let lacks = |block: usize, source: usize| {
-                let has =
-                    self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
-                subscriber.pending(c, block) & !has
-            };
-            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| lacks(block, v.source) == 0))
-        })
-    }
-
-    /// Fills `scratch.body` with the packet that others were sent, if this peer is told the same and there is one that fits.
-    fn fill_alike(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
-        let (cohort, index) = self.scratch.cohort?;
-        let packet = self.cache.cohorts[cohort].packet(index).filter(|packet| packet.at.1 < limit)?;
-        self.scratch.cohort = Some((cohort, index + 1));
-        self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
-        subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
-        subscriber.tally.add(&packet.tally);
-        subscriber.take_packet(&packet.carried, &packet.emptied);
-        Some(Body {
-            carried: Freight::Shared(packet.carried.clone()),
-            values: packet.values,
-            may_introduce: false,
-            all: packet.all,
-            whole: packet.all,
-        })
-    }
-
-    /// Keeps a packet for the others who are told the same; `before`: the tally before it.
-    fn keep_alike(&mut self, body: &Body, before: &Tally, subscriber: &Subscriber) {
-        let Some((cohort, index)) = self.scratch.cohort else { return };
-        // who could not take a packet as it was goes on alone
-        let kept = &self.cache.cohorts[cohort];
-        let next = kept.packet(index).is_none() && (index == 0 || kept.packet(index - 1).is_some_and(|p| !p.all));
-        self.scratch.cohort = next.then_some((cohort, index + 1));
-        if !next || body.carried.is_empty() {
-            return;
-        }
-        let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
-        self.cache.arena.append(&self.scratch.body, 0, len);
-        let carried = self.cache.share(&body.carried);
-        let packet = self.cache.cohorts[cohort].push();
-        packet.carried = carried;
-        (packet.at, packet.values, packet.all) = ((start, len), body.values, body.all);
-        packet.emptied.clear();
-        packet.emptied.extend(body.carried.iter().map(|x| x.block).filter(|block| subscriber.is_empty(*block)));
-        packet.emptied.dedup();
-        packet.tally.set_difference(before, &subscriber.tally);
+        let carried = self.lists.keep(carried);
+        Body { carried, values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
     }
 
     /// Puts a block in as it was written for another peer, if it is told the very same.
@@ -305,7 +271,7 @@ impl Assembler<'_> {
         carried: &mut Vec<Carried>,
     ) -> bool {
         let (fresh, exact, age) = (since == self.tick, subscriber.is_exact(block, self.base), self.own_age());
-        let found = self.cache.sets[self.scratch.set].wholes(block).iter().find(|whole| {
+        let found = self.cache.wholes(self.scratch.set, block).find(|whole| {
             let entry = &whole.entry;
             let plain = entry.base == EntryBase::Packet && entry.sample_age == age;
             let alike = whole.components == self.scratch.components && whole.before == *context;
@@ -331,6 +297,10 @@ impl Assembler<'_> {
             return false;
         }
         (self.scratch.words, self.scratch.values) = (words, values);
+        if self.scratch.cohort.is_some() {
+            let (start, bits) = (self.scratch.body.len(), whole.bits.iter().copied().collect());
+            self.scratch.marks.push(Mark { block: block as u32, start, before: *context, bits });
+        }
         self.scratch.body.append(&self.cache.arena, at.0, at.1);
         *context = whole.after;
         for (&(component, mask), &bits) in masks.iter().zip(&whole.bits) {
@@ -362,6 +332,10 @@ impl Assembler<'_> {
                 self.scratch.words += words;
                 self.scratch.values += values;
                 carried.extend(entry.masks.iter().map(|&(component, mask)| Carried { block, component, mask, since }));
+                if self.scratch.cohort.is_some() {
+                    let bits = self.scratch.bits.iter().copied().collect();
+                    self.scratch.marks.push(Mark { block, start, before, bits });
+                }
                 self.count(entry);
                 return whole;
             }
@@ -404,7 +378,10 @@ impl Assembler<'_> {
         let (components, block) = (self.scratch.components, entry.block as usize);
         let set = &self.cache.sets[self.scratch.set];
         // the same values may stand behind another head
-        let kept = set.wholes(block).iter().find(|whole| whole.entry.base == entry.base && whole.entry.masks == entry.masks);
+        let kept = self
+            .cache
+            .wholes(self.scratch.set, block)
+            .find(|whole| whole.entry.base == entry.base && whole.entry.masks == entry.masks);
         let history = &self.publisher.history;
         let common = Common { components, codings: &set.codings, send_tick: history.now() };
         let then = |c: usize| history.changed(c, self.base).get(block).copied().unwrap_or(0);
@@ -436,7 +413,7 @@ impl Assembler<'_> {
     fn keep(&mut self, entry: &Entry, context: (Context, Context), (start, head): (usize, usize), fresh: bool) {
         let (weight, kind) = (self.weigh(entry), self.publisher.kind_of(entry.block as usize));
         let at = (self.cache.arena.len(), self.scratch.body.len() - start);
-        let Some(whole) = self.cache.sets[self.scratch.set].place(entry.block as usize) else { return };
+        let Some(whole) = self.cache.place(self.scratch.set, entry.block as usize) else { return };
         whole.entry.clone_from(entry);
         whole.bits.clone_from(&self.scratch.bits);
         (whole.components, whole.at, whole.head) = (self.scratch.components, at, head);
@@ -578,20 +555,4 @@ impl Assembler<'_> {
             rested | mask & changed(c, now) & !before
         })
     }
-}
-
-/// Leaves out rows until about `room` of `size` bits remain; of a single row, components. `false` if nothing can stay.
-fn cut(masks: &mut Masks, room: usize, size: usize) -> bool {
-    let rows = masks.iter().fold(0, |rows, m| rows | m.1);
-    let count = rows.count_ones() as usize;
-    if count > 1 {
-        let keep = (count * room / size).min(count - 1);
-        let kept = bits(rows).take(keep).fold(0u64, |kept, row| kept | 1 << row);
-        masks.iter_mut().for_each(|m| m.1 &= kept);
-        masks.retain(|m| m.1 != 0);
-        return keep > 0;
-    }
-    let keep = (masks.len() * room / size).min(masks.len() - 1);
-    masks.truncate(keep);
-    keep > 0
 }

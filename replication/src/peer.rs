@@ -31,7 +31,7 @@ use crate::rewind::Shelf;
 use crate::rewind::births::Births;
 use crate::schema::{Inner, Schema};
 use crate::strays::Strays;
-use crate::subscriber::StreamStats;
+use crate::subscriber::{Lists, StreamStats};
 use crate::ticks::Ticks;
 use crate::trained::Tables;
 use crate::tuner::Tuner;
@@ -69,11 +69,12 @@ pub struct Peer {
     pub(crate) cache: BitCache,
     pub(crate) tuner: Tuner,
     pub(crate) scratch: Scratch,
+    pub(crate) lists: Lists,
     pub(crate) values: ValueCache,
     pub(crate) picks: PickScratch,
     pub(crate) draft: Draft,
     /// Links by baseline, while packets are sent.
-    pub(crate) order: Vec<(Tick, u64, u32)>,
+    pub(crate) order: Vec<((Tick, bool, u64), u32)>,
     pub(crate) news: Newsstand,
     pub(crate) mailbox: Mailbox,
     pub(crate) asking: Asking,
@@ -259,6 +260,7 @@ impl Peer {
             cache: BitCache::default(),
             tuner: Tuner::new(config.packing, config.tables.clone().filter(|_| host)),
             scratch: Scratch::default(),
+            lists: Lists::default(),
             values: ValueCache::default(),
             picks: PickScratch::default(),
             draft: Draft::default(),

@@ -10,7 +10,7 @@ use crate::peer_id::PeerId;
 use crate::publisher::Publisher;
 use crate::receipts::{Decision, Receipt, Receipts};
 use crate::schema::Inner;
-use crate::subscriber::{Carried, Freight, Subscriber};
+use crate::subscriber::{Carried, Lists, Subscriber};
 use crate::values::{Coded, ValueCache};
 use crate::view::View;
 use rustc_hash::FxHashMap;
@@ -109,6 +109,7 @@ pub(crate) struct Picker<'a> {
     pub(crate) publisher: &'a Publisher,
     pub(crate) cache: &'a mut ValueCache,
     pub(crate) scratch: &'a mut PickScratch,
+    pub(crate) lists: &'a mut Lists,
     /// The session's tick.
     pub(crate) tick: Tick,
     /// What this peer's own values are sampled at: the tick of the last capture.
@@ -207,7 +208,7 @@ impl Picker<'_> {
         if !self.fill_whole(subscriber, limit, body) {
             self.fill_ranked(subscriber, limit, body);
         }
-        let mut carried = subscriber.carrier();
+        let mut carried = self.lists.draft();
         self.note(subscriber, body.len(), &mut carried);
         subscriber.clear_pending(&carried);
         let PickScratch { next, order, waiting, chosen, mean, .. } = &mut *self.scratch;
@@ -216,7 +217,7 @@ impl Picker<'_> {
         }
         let values = carried.iter().map(|x| x.mask.count_ones() as usize).sum();
         Body {
-            carried: Freight::Own(carried),
+            carried: self.lists.keep(carried),
             values,
             may_introduce: true,
             all: *next >= order.len() && waiting.is_empty(),

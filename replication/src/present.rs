@@ -162,7 +162,7 @@ impl Peer {
         let record = self.entities.get(self.entities.slot_at(world, entity)?)?;
         let session = self.time.session?;
         let mut oldest = Duration::ZERO;
-        for (peer, row) in &record.in_rows {
+        for (peer, row) in record.in_rows.iter() {
             let incoming = &self.link_to(*peer)?.incoming;
             let known = incoming.complete().max(incoming.last_sample(*row as usize));
             let at = Duration::from_secs_f64(known.0 as f64 / f64::from(self.config.tick_rate));

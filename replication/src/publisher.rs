@@ -40,7 +40,9 @@ pub(crate) struct Publisher {
     rows: Vec<Row>,
     /// By block: whose rows live there, and how many.
     homes: Vec<(Home, u8)>,
-    free: FxHashMap<Home, Vec<u32>>,
+    /// By block: rows that nobody has. Of an empty block all.
+    free: Vec<u64>,
+    estates: FxHashMap<Home, Estate>,
     empty: Vec<u32>,
     pub(crate) inits: Vec<Init>,
     /// Tombstones and released rows, with the send tick of their end.
@@ -53,6 +55,8 @@ pub(crate) struct Publisher {
     newest: Vec<Tick>,
     /// By block, then component: rows that have had a value of it under their binding.
     ever_rows: Vec<u64>,
+    /// See [`shape`](Self::shape).
+    shape: u64,
     /// By send tick modulo the ring's length: the session's tick of the newest capture.
     captured: Vec<Tick>,
     components: usize,
@@ -67,13 +71,30 @@ pub(crate) struct Publisher {
 /// Rows are given out by kind, then owner, so that a peer's own rows are a stretch.
 type Home = (u16, PeerId);
 
+/// The blocks of one home that are not empty.
+#[derive(Clone, Copy, Default)]
+struct Estate {
+    /// The one that rows are given out of, until none of it is free.
+    open: Option<u32>,
+    /// Rows of all of them, and those that are free.
+    rows: usize,
+    free: usize,
+}
+
+/// So many rows of a block should be free for it to be filled up. What is born together is told together, and a block costs more
+/// than a row: births that are spread over the gaps of all blocks cost each subscriber several times as much.
+const WORTH_FILLING: u32 = 16;
+/// A new block is opened instead as long as no more than one in so many rows is free.
+const SPARE: usize = 5;
+
 impl Publisher {
     pub(crate) fn new(schema: &Inner, first: Tick, host: bool) -> Self {
         Self {
             history: History::new(schema.strides(), first),
             rows: Vec::new(),
             homes: Vec::new(),
-            free: FxHashMap::default(),
+            free: Vec::new(),
+            estates: FxHashMap::default(),
             empty: Vec::new(),
             inits: Vec::new(),
             dying: Vec::new(),
@@ -81,6 +102,7 @@ impl Publisher {
             remote_rows: Vec::new(),
             newest: Vec::new(),
             ever_rows: Vec::new(),
+            shape: 0,
             captured: vec![Tick::ZERO; limits::RING],
             components: schema.components.len(),
             slots: schema.slots,
@@ -109,18 +131,35 @@ impl Publisher {
     /// Gives a row to an entity. `None` when all that this peer may publish are taken.
     pub(crate) fn bind(&mut self, kind: usize, owner: PeerId, slot: u32) -> Option<usize> {
         let home = (kind as u16, if self.packed { PeerId::HOST } else { owner });
-        let row = match self.free.get_mut(&home).and_then(Vec::pop) {
-            Some(row) => row as usize,
-            None => self.open_block(home).or_else(|| self.any_row())?,
-        };
-        self.homes[row / BLOCK].1 += 1;
+        let block = self.block_for(home)?;
+        let row = block * BLOCK + self.free[block].trailing_zeros() as usize;
+        self.free[block] &= self.free[block] - 1;
+        let (home, used) = &mut self.homes[block];
+        *used += 1;
+        self.estates.entry(*home).or_default().free -= 1;
         self.rows[row] = Row { slot, ..FREE };
         Some(row)
     }
 
-    /// When no block is left to open: a row of somebody else's block.
-    fn any_row(&mut self) -> Option<usize> {
-        self.free.values_mut().find_map(Vec::pop).map(|row| row as usize)
+    /// A block with a free row.
+    fn block_for(&mut self, home: Home) -> Option<usize> {
+        let estate = self.estates.get(&home).copied().unwrap_or_default();
+        if let Some(open) = estate.open.map(|block| block as usize).filter(|block| self.free[*block] != 0) {
+            return Some(open);
+        }
+        let emptiest = match estate.free {
+            0 => None,
+            _ => (0..self.homes.len())
+                .filter(|block| self.homes[*block].0 == home && self.homes[*block].1 > 0)
+                .max_by_key(|block| (self.free[*block].count_ones(), std::cmp::Reverse(*block))),
+        };
+        let is_worth = |block: &usize| self.free[*block].count_ones() >= WORTH_FILLING || estate.free * SPARE > estate.rows;
+        let Some(block) = emptiest.filter(is_worth).or_else(|| self.open_block(home)).or(emptiest) else {
+            // no block is left to open: a row of somebody else's
+            return self.free.iter().position(|free| *free != 0);
+        };
+        self.estates.entry(home).or_default().open = Some(block as u32);
+        Some(block)
     }
 
     /// A row for a tombstone alone: of an entity that this peer has never published, and ends all the same.
@@ -134,6 +173,7 @@ impl Publisher {
             None if self.rows.len() + BLOCK > self.limit => return None,
             None => {
                 self.homes.push((home, 0));
+                self.free.push(u64::MAX);
                 self.remote_rows.push(0);
                 self.newest.push(Tick::ZERO);
                 self.ever_rows.resize(self.homes.len() * self.history.components(), 0);
@@ -143,9 +183,10 @@ impl Publisher {
             }
         };
         self.homes[block] = (home, 0);
-        let first = (block * BLOCK) as u32;
-        self.free.entry(home).or_default().extend((first + 1..first + BLOCK as u32).rev());
-        Some(first as usize)
+        let estate = self.estates.entry(home).or_default();
+        estate.rows += BLOCK;
+        estate.free += BLOCK;
+        Some(block)
     }
 
     /// Takes a row back: nobody knows of it any more.
@@ -156,13 +197,15 @@ impl Publisher {
         self.remote_rows[block] &= !bit;
         let columns = self.history.components();
         self.ever_rows[block * columns..][..columns].iter_mut().for_each(|rows| *rows &= !bit);
+        self.free[block] |= bit;
         let (home, used) = &mut self.homes[block];
         *used -= 1;
-        let free = self.free.entry(*home).or_default();
-        if *used > 0 {
-            free.push(row as u32);
-        } else {
-            free.retain(|r| *r as usize / BLOCK != block);
+        let estate = self.estates.entry(*home).or_default();
+        estate.free += 1;
+        if *used == 0 {
+            estate.rows -= BLOCK;
+            estate.free -= BLOCK;
+            estate.open = estate.open.filter(|open| *open as usize != block);
             self.empty.push(block as u32);
         }
     }
@@ -211,6 +254,7 @@ impl Publisher {
         state.fresh = self.history.now();
         self.newest[row / BLOCK] = self.history.now();
         self.ever_rows[row / BLOCK * self.history.components() + c] |= bit;
+        self.shape += 1;
         self.history.record(c, row, words, Mark { sample, first: true, rested: false });
         match self.inits.last_mut() {
             Some(init) if init.row as usize == row => init.components |= 1 << c,
@@ -266,6 +310,11 @@ impl Publisher {
         self.ever_rows[block * self.history.components() + c]
     }
 
+    /// As long as this stays the same, no row has had a value of a component for the first time.
+    pub(crate) fn shape(&self) -> u64 {
+        self.shape
+    }
+
     /// The newest send in which a component of the row had its first value.
     pub(crate) fn fresh(&self, row: usize) -> Tick {
         self.rows[row].fresh
@@ -302,5 +351,97 @@ impl Publisher {
         self.captured[self.history.now().plus(1).0 as usize % limits::RING] = captured;
         self.history.advance_to(self.history.now().plus(1));
         self.inits.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Host;
+    use crate::schema::Schema;
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::{Rng as _, SeedableRng};
+
+    #[derive(Clone, Copy, Default)]
+    struct Thing;
+
+    fn publisher(rows: usize) -> Publisher {
+        let schema = Schema::builder("rows").kind::<Thing>("thing", Host::default()).build().unwrap();
+        Publisher { limit: rows, ..Publisher::new(&schema.0, Tick(1), true) }
+    }
+
+    /// Whoever comes and goes: no row is given twice, homes share no block before the limit, all up to the limit can be had, and
+    /// what is kept of blocks says what is so.
+    #[test]
+    fn rows_are_given_and_taken_back() {
+        for seed in 0..40u64 {
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            let mut below = |n: usize| (rng.next_u64() % n as u64) as usize;
+            let (limit, homes) = (BLOCK * (2 + below(12)), 1 + below(4));
+            let mut publisher = publisher(limit);
+            let mut taken: Vec<(usize, PeerId)> = Vec::new();
+            let mut crowded = false;
+            for _ in 0..200 {
+                let (come, go) = (below(limit / 2), below(limit / 2));
+                for _ in 0..come {
+                    let owner = PeerId(below(homes) as u16);
+                    let Some(row) = publisher.bind(0, owner, 7) else {
+                        assert_eq!(taken.len(), limit, "SEED={seed}: a row is free");
+                        continue;
+                    };
+                    assert!(row < limit && taken.iter().all(|t| t.0 != row), "SEED={seed}: row {row} was given twice");
+                    crowded |= publisher.block_count() * BLOCK == limit;
+                    let alone = taken.iter().filter(|t| t.0 / BLOCK == row / BLOCK).all(|t| t.1 == owner);
+                    assert!(crowded || alone, "SEED={seed}: row {row} lies in another's block");
+                    taken.push((row, owner));
+                }
+                for _ in 0..go.min(taken.len()) {
+                    publisher.release(taken.swap_remove(below(taken.len())).0);
+                }
+                let used = |block: usize| taken.iter().filter(|t| t.0 / BLOCK == block).fold(0, |m, t| m | 1u64 << (t.0 % BLOCK));
+                for block in 0..publisher.block_count() {
+                    let used = used(block);
+                    assert_eq!(
+                        (!used, used.count_ones()),
+                        (publisher.free[block], publisher.homes[block].1.into()),
+                        "SEED={seed}"
+                    );
+                    assert_eq!(publisher.empty.contains(&(block as u32)), used == 0, "SEED={seed}");
+                }
+                for (home, estate) in &publisher.estates {
+                    let blocks =
+                        (0..publisher.block_count()).filter(|block| publisher.homes[*block].0 == *home && used(*block) != 0);
+                    let (rows, free) = blocks.fold((0, 0), |sum, b| (sum.0 + BLOCK, sum.1 + used(b).count_zeros() as usize));
+                    assert_eq!((estate.rows, estate.free), (rows, free), "SEED={seed}");
+                }
+            }
+        }
+    }
+
+    /// However long one after another is replaced at random, births go to a few blocks, and few rows lie idle.
+    #[test]
+    fn births_stay_together() {
+        for seed in 0..10u64 {
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            let mut publisher = publisher(limits::ROWS);
+            let bind = |publisher: &mut Publisher| publisher.bind(0, PeerId::HOST, 7).unwrap();
+            let mut all: Vec<usize> = (0..4000).map(|_| bind(&mut publisher)).collect();
+            let mut dead = std::collections::VecDeque::new();
+            for tick in 0..2000 {
+                let mut blocks = std::collections::BTreeSet::new();
+                for _ in 0..40 {
+                    let i = (rng.next_u64() % all.len() as u64) as usize;
+                    dead.push_back((tick, std::mem::replace(&mut all[i], bind(&mut publisher))));
+                    blocks.insert(all[i] / BLOCK);
+                }
+                while let Some(&(_, row)) = dead.front().filter(|d| d.0 + limits::RING < tick) {
+                    publisher.release(row);
+                    dead.pop_front();
+                }
+                assert!(blocks.len() <= 4, "SEED={seed} tick {tick}: 40 births are in {} blocks", blocks.len());
+                let (used, rows) = (all.len() + dead.len(), publisher.row_count());
+                assert!(rows * 3 < used * 4, "SEED={seed} tick {tick}: {rows} rows for {used}");
+            }
+        }
     }
 }

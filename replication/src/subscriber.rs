@@ -9,14 +9,16 @@
 
 mod fate;
 mod flights;
+mod folded;
 mod forces;
 mod freight;
+mod losses;
 mod shared;
 mod sight;
 mod told;
 
 pub(crate) use fate::Fate;
-pub(crate) use freight::{Carried, Freight};
+pub(crate) use freight::{Carried, Freight, Lists};
 
 use crate::block::bits;
 use crate::history::BLOCK;
@@ -25,6 +27,7 @@ use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::view::View;
 use forces::Forces;
+use losses::Handed;
 use shared::Shared;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -90,13 +93,22 @@ pub(crate) struct Subscriber {
     stale_any: bool,
     /// The send in which what changed in it is all that is pending, and is all pending; and which components that are.
     fresh: Option<(Tick, u64)>,
+    /// The session tick of the changes of the open send, while these are pending and not listed as such: see [`folded`].
+    folded: Option<Tick>,
+    /// Nothing is listed as pending. Never said in error; it may be so all the same.
+    quiet: bool,
+    /// The publisher's [`shape`](Publisher::shape) in which the peer was found to be told changes of everything; `None`: not known.
+    wants_all: Option<u64>,
     next_number: u64,
     flights: VecDeque<Flight>,
     forces: Forces,
-    pool: Vec<Vec<Carried>>,
     scratch: Vec<u64>,
     /// By component, then block, while losses are looked at: since when `scratch` is owed.
     owed_since: Vec<Tick>,
+    /// What losses have left to later packets: see [`losses`].
+    handed: Vec<Handed>,
+    /// Kept for its room.
+    owed: Vec<u32>,
     /// Since when something was sent and nothing was acknowledged; `None` if the peer owes no answer.
     unanswered: Option<Duration>,
     pub(crate) stats: StreamStats,
@@ -160,15 +172,19 @@ impl Subscriber {
             answered: publisher.history.now().minus(1),
             whole_bases: true,
             motions: 0,
-            shared: Shared::new(publisher.history.now(), !partial),
+            shared: Shared::new(publisher.history.now(), !partial, columns),
             stale_any: false,
             fresh: None,
+            folded: None,
+            quiet: false,
+            wants_all: None,
             next_number: first,
             flights: VecDeque::new(),
             forces: Forces::default(),
-            pool: Vec::new(),
             scratch: Vec::new(),
             owed_since: Vec::new(),
+            handed: Vec::new(),
+            owed: Vec::new(),
             unanswered: None,
             stats: StreamStats::default(),
             tally: Tally::default(),
@@ -257,7 +273,7 @@ impl Subscriber {
         } else {
             self.wants[at] &= !bit;
             self.pending[at] &= !bit;
-            self.fresh = None;
+            (self.fresh, self.wants_all) = (None, None);
             self.settle_since(i / BLOCK);
         }
     }
@@ -304,7 +320,7 @@ impl Subscriber {
     }
 
     fn mark_since(&mut self, block: usize, mask: u64, since: Tick) {
-        self.oldest_due = None;
+        (self.oldest_due, self.quiet) = (None, false);
         if self.view.is_none() {
             self.since[block] = self.since[block].min(since);
             return;
@@ -358,10 +374,14 @@ impl Subscriber {
         self.follow(publisher);
         let now = publisher.history.now();
         self.keep_up(publisher);
+        if self.fold(publisher, tick) {
+            return;
+        }
         let source = Source::new(&self.view, publisher);
         let components = source.components(now);
         let (quiet, by_block) = (!self.is_pending(), self.view.is_none());
         let (mut unwanted, mut fresh) = (0, 0);
+        self.quiet = false;
         for c in bits(components) {
             let changes = source.changed(c as usize, now);
             let at = c as usize * self.blocks;
@@ -401,7 +421,7 @@ impl Subscriber {
             return self.end_ghost(row, Life::Dead, publisher);
         }
         let (block, bit) = (row / BLOCK, 1u64 << (row % BLOCK));
-        self.fresh = None;
+        (self.fresh, self.wants_all) = (None, None);
         let first = usize::from(self.known[block] & bit != 0);
         for c in first..self.columns {
             let at = self.at(c, block);
@@ -435,7 +455,7 @@ impl Subscriber {
     }
 
     fn forget(&mut self, index: usize) {
-        self.fresh = None;
+        (self.fresh, self.wants_all) = (None, None);
         let (block, bit) = (index / BLOCK, 1u64 << (index % BLOCK));
         for c in 0..self.columns {
             let at = self.at(c, block);
@@ -453,26 +473,15 @@ impl Subscriber {
         self.flights.iter().any(|f| !f.acked && !f.lost && f.carried.iter().any(carries))
     }
 
-    /// Lists that wait to be used again.
-    #[cfg(test)]
-    pub(crate) fn idle_lists(&self) -> usize {
-        self.pool.len()
-    }
-
     /// Forces that packets on their way do not make up for.
     #[cfg(test)]
     pub(crate) fn open_forces(&self) -> usize {
         self.forces.len()
     }
 
-    /// Is anything pending?
-    pub(crate) fn is_pending(&self) -> bool {
-        self.since.iter().any(|s| *s != NEVER)
-    }
-
     /// The session tick of the oldest change that is pending in the send `now`. What is told less often is not due before its time.
     pub(crate) fn oldest_pending(&mut self, now: Tick) -> Option<Tick> {
-        let Some(view) = self.view.as_deref() else { return self.since.iter().min().copied().filter(|s| *s != NEVER) };
+        let Some(view) = self.view.as_deref() else { return self.oldest_in_blocks() };
         let due = |i: usize| self.since[i] != NEVER && !self.is_paced(view, i, now);
         // while packets are made less and less is pending: who was the oldest still is
         if let Some((_, oldest)) = self.oldest_due.filter(|(send, i)| *send == now && due(*i)) {

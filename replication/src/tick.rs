@@ -218,7 +218,7 @@ impl Peer {
                 }
                 link.counters.taken += 1;
                 if let Some(ack) = ack {
-                    link.subscriber.acknowledge(&ack, &self.publisher, now);
+                    link.subscriber.acknowledge(&ack, &self.publisher, now, &mut self.lists);
                     link.events.acknowledge(&ack, now);
                 }
                 // after a stall the way did not take so long: it has lain here
@@ -271,7 +271,8 @@ impl Peer {
             self.publisher.note_capture(self.time.tick);
         }
         self.captures.note(self.publisher.history.now(), self.time.tick, sending == Sending::Scheduled);
-        let mut findings = Findings::default();
+        let mut findings = std::mem::take(&mut self.capture.findings);
+        findings.clear();
         let everything = matches!(self.role, Role::Host(_));
         let notify = if self.config.local_news && everything { self.notified() } else { 0 };
         let mut scene = Scene {
@@ -287,6 +288,7 @@ impl Peer {
             _ => self.capture.run_fresh(&mut scene, notify, &mut findings),
         }
         self.take_findings(world, &findings, everything);
+        self.capture.findings = findings;
         self.look(world, sending == Sending::Scheduled);
         for link in &mut self.links {
             link.subscriber.note_changes(&self.publisher, self.time.tick);
@@ -311,7 +313,7 @@ impl Peer {
             let Some(record) = self.entities.get(slot) else { continue };
             for link in &mut self.links {
                 if everything {
-                    subscribe_row(&self.schema, &self.publisher, link, row, record, false, self.time.tick);
+                    subscribe_row(&self.schema, &self.publisher, link, row, record, false, true, self.time.tick);
                 } else {
                     link.subscriber.follow(&self.publisher);
                     (0..self.schema.columns()).for_each(|c| link.subscriber.want(c, row, true));
@@ -362,6 +364,7 @@ impl Peer {
         let interval = self.send_interval();
         self.cache.clear();
         self.values.clear();
+        self.lists.collect();
         let mut used = false;
         // peers of one baseline are served one after the other, and among them neighbours: what is encoded for one is at hand for
         // the next
@@ -369,16 +372,18 @@ impl Peer {
         order.clear();
         let cell = self.audience.as_ref().map_or(1.0, |a| a.scope.cell);
         let place = |link: &Link| link.viewer.as_ref().map_or(0, |viewer| viewer.neighbourhood(cell));
-        order.extend(self.links.iter().enumerate().map(|(i, link)| (link.subscriber.base(), place(link), i as u32)));
+        // who is told as nearly all are, after these
+        let key = |link: &Link| (link.subscriber.base(), link.subscriber.is_uneven(), place(link));
+        order.extend(self.links.iter().enumerate().map(|(i, link)| (key(link), i as u32)));
         order.sort_unstable();
-        for index in order.iter().map(|o| o.2 as usize) {
+        for index in order.iter().map(|o| o.1 as usize) {
             let now = self.time.now;
             let link = &mut self.links[index];
             let facts = transport.facts(link.id);
             if !facts.is_some_and(|f| f.lossless) {
                 let loss_time = link.loss_time(interval);
                 if let Some(before) = now.checked_sub(loss_time) {
-                    link.subscriber.time_out(before);
+                    link.subscriber.time_out(before, &self.publisher, &mut self.lists);
                     link.events.time_out(before, now);
                 }
             }
@@ -399,6 +404,8 @@ impl Peer {
             }
             self.send_events(index, &mut *transport, false);
             let link = &mut self.links[index];
+            // what did not go, or not all of it, waits in its list
+            link.subscriber.unfold(&self.publisher);
             let mark = if host { HOST_MARK } else { GUEST_MARK };
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
             let settles = sending != Sending::Leftovers && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
@@ -423,16 +430,29 @@ impl Peer {
         // leftovers go out in ticks of their own, which no capture has moved the base along with
         link.subscriber.keep_up(&self.publisher);
         let base = link.subscriber.base();
-        let (schema, publisher) = (&*schema, &self.publisher);
+        let (schema, publisher, lists) = (&*schema, &self.publisher, &mut self.lists);
         let mut builder = if link.subscriber.view().is_some() {
             let (cache, scratch, receipts, peer) = (&mut self.values, &mut self.picks, &mut self.receipts, link.peer);
-            Builder::List(Picker { schema, publisher, cache, scratch, tick, captured, before, base, peer, receipts })
+            Builder::List(Picker { schema, publisher, cache, scratch, lists, tick, captured, before, base, peer, receipts })
         } else {
             let (cache, tuner, scratch) = (&mut self.cache, &mut self.tuner, &mut self.scratch);
             if !packing.values {
                 cache.clear();
             }
-            Builder::Blocks(Assembler { schema, publisher, cache, tuner, scratch, tick, captured, before, base, alone, packing })
+            Builder::Blocks(Assembler {
+                schema,
+                publisher,
+                cache,
+                tuner,
+                scratch,
+                lists,
+                tick,
+                captured,
+                before,
+                base,
+                alone,
+                packing,
+            })
         };
         builder.plan(&mut link.subscriber, link.allowance.room(now, interval));
         let (mut used, mut crowded) = (false, false);
@@ -453,7 +473,7 @@ impl Peer {
             let body = builder.fill(&mut link.subscriber, room, body);
             let all = body.all;
             if body.carried.is_empty() {
-                link.subscriber.return_pending(body.carried);
+                builder.take_back(&mut link.subscriber, body.carried);
                 // not even the first value fits beside the events
                 if !all && !riders.is_empty() {
                     crowded = true;
@@ -473,7 +493,7 @@ impl Peer {
                 Ok(Delivery::Full) | Err(_) => {
                     link.counters.full += 1;
                     link.scarce = Scarce::Transport;
-                    link.subscriber.return_pending(body.carried);
+                    builder.take_back(&mut link.subscriber, body.carried);
                     return used;
                 }
             }

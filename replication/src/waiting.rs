@@ -6,6 +6,7 @@ use crate::layout::Layout;
 use crate::netid::NetId;
 use crate::peer_id::PeerId;
 use crate::presence::Presence;
+use crate::room::Room;
 use hecs::Entity;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -17,6 +18,7 @@ use tidelock_netcore::tick::Tick;
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub(crate) touched: Vec<Touched>,
+    pub(crate) touched_room: Room,
     /// Rows whose entity cannot appear before its parent, by the parent.
     pub(crate) waiting_for: FxHashMap<NetId, BTreeSet<u32>>,
     /// The inverse of it: for each row whose entity it is of, and the parent.
@@ -45,7 +47,7 @@ pub(crate) struct Buffers {
     /// Rows that have taken an entity over from another: what arrived in them before is still to be written.
     pub(crate) takeovers: Vec<usize>,
     /// By component: what is to be written over what is there.
-    pub(crate) writes: Vec<Vec<WriteOver>>,
+    pub(crate) writes: Vec<(Vec<WriteOver>, Room)>,
     /// By row: where its values go.
     pub(crate) targets: Vec<Target>,
 }

@@ -13,7 +13,6 @@ use crate::subscriber::Carried;
 use crate::trained::{Occasion, Recording};
 use crate::tuner::Tuner;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::tick::Tick;
@@ -28,11 +27,12 @@ pub(crate) struct BitCache {
     guesses: Guesses,
     pub(super) cohorts: Vec<Cohort>,
     live_cohorts: usize,
-    /// Lists of what packets carried, to be used again once nobody needs them.
-    lists: VecDeque<Arc<Vec<Carried>>>,
     nothing: Arc<Vec<Carried>>,
     /// Counts what is encoded, if asked to.
     pub(crate) recording: Option<Box<Recording>>,
+    /// Of all sets.
+    wholes: Vec<Whole>,
+    live_wholes: usize,
 }
 
 /// The packets of a send to all who are told the same from the same baseline, one after the other, without their headers.
@@ -56,11 +56,28 @@ pub(super) struct Shared {
     pub(super) values: usize,
     /// It is the last.
     pub(super) all: bool,
+    /// Its entries.
+    pub(super) marks: Vec<Mark>,
+}
+
+/// Where an entry of a packet begins.
+pub(super) struct Mark {
+    pub(super) block: u32,
+    /// In the packet's body, in bits.
+    pub(super) start: usize,
+    pub(super) before: Context,
+    /// Bits of its values, by component in the order of its masks.
+    pub(super) bits: SmallVec<[u32; 4]>,
 }
 
 impl Cohort {
     pub(super) fn packet(&self, index: usize) -> Option<&Shared> {
         self.packets[..self.live].get(index)
+    }
+
+    /// One of those that there are.
+    pub(super) fn packet_mut(&mut self, index: usize) -> &mut Shared {
+        &mut self.packets[..self.live][index]
     }
 
     /// A place for the next packet.
@@ -76,11 +93,11 @@ impl Cohort {
 /// So many entries of a block are kept against one baseline: what nearly everybody is told, and what those are who lost the same.
 const VARIANTS: usize = 6;
 
-/// The entries of one block.
-#[derive(Default)]
+/// The entries of one block: the first, and how many.
+#[derive(Clone, Copy, Default)]
 struct Variants {
-    live: usize,
-    wholes: Vec<Whole>,
+    first: u32,
+    count: usize,
 }
 
 /// An entry as it was written, its values included.
@@ -102,6 +119,8 @@ pub(super) struct Whole {
     pub(super) kind: usize,
     /// Nothing of it was pending for longer than since this tick.
     pub(super) fresh: bool,
+    /// Where the block's next one is.
+    next: u32,
 }
 
 /// What was encoded against one baseline.
@@ -121,30 +140,6 @@ pub(super) struct Set {
     entries: Vec<Variants>,
 }
 
-impl Set {
-    /// The entries of a block that were written in this tick.
-    #[inline]
-    pub(super) fn wholes(&self, block: usize) -> &[Whole] {
-        self.entries.get(block).map_or(&[], |kept| &kept.wholes[..kept.live])
-    }
-
-    /// A place to keep one more entry of a block, if there is one.
-    pub(super) fn place(&mut self, block: usize) -> Option<&mut Whole> {
-        if self.entries.len() <= block {
-            self.entries.resize_with(block + 1, Variants::default);
-        }
-        let kept = &mut self.entries[block];
-        if kept.live == VARIANTS {
-            return None;
-        }
-        if kept.live == kept.wholes.len() {
-            kept.wholes.push(Whole::default());
-        }
-        kept.live += 1;
-        Some(&mut kept.wholes[kept.live - 1])
-    }
-}
-
 impl BitCache {
     /// A new tick: nothing is encoded yet.
     pub(crate) fn clear(&mut self) {
@@ -154,11 +149,50 @@ impl BitCache {
         old.for_each(|packet| packet.carried = self.nothing.clone());
         self.live_cohorts = 0;
         self.arena.clear();
+        self.live_wholes = 0;
+    }
+
+    /// The entries of a block that were written in this tick.
+    #[inline]
+    pub(super) fn wholes(&self, set: usize, block: usize) -> impl Iterator<Item = &Whole> {
+        let Variants { first, count } = self.sets[set].entries.get(block).copied().unwrap_or_default();
+        let mut next = first;
+        (0..count).map(move |_| {
+            let whole = &self.wholes[next as usize];
+            next = whole.next;
+            whole
+        })
+    }
+
+    /// A place to keep one more entry of a block, if there is one.
+    pub(super) fn place(&mut self, set: usize, block: usize) -> Option<&mut Whole> {
+        let Variants { first, count } = *self.sets[set].entries.get(block)?;
+        if count == VARIANTS {
+            return None;
+        }
+        let new = self.live_wholes as u32;
+        if count == 0 {
+            self.sets[set].entries[block].first = new;
+        } else {
+            let last = (1..count).fold(first, |at, _| self.wholes[at as usize].next);
+            self.wholes[last as usize].next = new;
+        }
+        self.sets[set].entries[block].count += 1;
+        if self.live_wholes == self.wholes.len() {
+            self.wholes.push(Whole::default());
+        }
+        self.live_wholes += 1;
+        Some(&mut self.wholes[new as usize])
+    }
+
+    /// The place of such packets, if there are any.
+    pub(super) fn find_cohort(&self, of: (Tick, u64)) -> Option<usize> {
+        self.cohorts[..self.live_cohorts].iter().position(|cohort| cohort.of == of)
     }
 
     /// The place of the packets to all who are told the same from a baseline, of these components.
     pub(super) fn cohort(&mut self, of: (Tick, u64)) -> usize {
-        if let Some(i) = self.cohorts[..self.live_cohorts].iter().position(|cohort| cohort.of == of) {
+        if let Some(i) = self.find_cohort(of) {
             return i;
         }
         if self.live_cohorts == self.cohorts.len() {
@@ -167,18 +201,6 @@ impl BitCache {
         (self.cohorts[self.live_cohorts].of, self.cohorts[self.live_cohorts].live) = (of, 0);
         self.live_cohorts += 1;
         self.live_cohorts - 1
-    }
-
-    /// A list of what a packet carries, for all who are sent it.
-    pub(super) fn share(&mut self, carried: &[Carried]) -> Arc<Vec<Carried>> {
-        // the oldest is the first to be free again; where somebody lags, another is made
-        let is_free = self.lists.front().is_some_and(|list| Arc::strong_count(list) == 1);
-        let mut list = if is_free { self.lists.pop_front() } else { None }.unwrap_or_default();
-        let own = Arc::get_mut(&mut list).expect("nobody else has it");
-        own.clear();
-        own.extend_from_slice(carried);
-        self.lists.push_back(list.clone());
-        list
     }
 
     /// The place of what is encoded against a baseline; `fresh`: it was made just now, and has to be told its codings.
@@ -195,7 +217,8 @@ impl BitCache {
         (set.base, set.plain) = (base, plain);
         set.have.clear();
         set.have.resize(columns * blocks, 0);
-        set.entries.iter_mut().for_each(|kept| kept.live = 0);
+        set.entries.clear();
+        set.entries.resize(blocks, Variants::default());
         self.live += 1;
         (self.live - 1, true)
     }

@@ -1,6 +1,6 @@
 //! What becomes of packets on their way: acknowledged, they move the base; lost, what they carried is pending again.
 
-use super::{Flight, Source, Subscriber};
+use super::{Flight, Lists, Source, Subscriber};
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::publisher::Publisher;
@@ -18,7 +18,7 @@ const BASE_SLACK: u64 = 2;
 
 impl Subscriber {
     /// Takes acknowledgements in, at `now`: moves the base, and gives up what was overtaken.
-    pub(crate) fn acknowledge(&mut self, ranges: &AckRanges, publisher: &Publisher, now: Duration) {
+    pub(crate) fn acknowledge(&mut self, ranges: &AckRanges, publisher: &Publisher, now: Duration, lists: &mut Lists) {
         self.follow(publisher);
         let first = self.oldest();
         let (mut newest, mut answered) = (None, false);
@@ -44,7 +44,7 @@ impl Subscriber {
         let newest_number = ranges.newest().unwrap_or(0).min(self.next_number);
         let overtaken = (newest_number + 1).saturating_sub(first + REORDER_PACKETS);
         let overtaken = (overtaken as usize).min(self.flights.len());
-        self.give_up(|i, _| i < overtaken);
+        self.give_up(publisher, |i, _| i < overtaken, lists);
     }
 
     /// Is something that was sent, or should be, not acknowledged?
@@ -64,8 +64,8 @@ impl Subscriber {
     }
 
     /// Gives up what was sent before `before` and is still open.
-    pub(crate) fn time_out(&mut self, before: Duration) {
-        self.give_up(|_, sent_at| sent_at < before);
+    pub(crate) fn time_out(&mut self, before: Duration, publisher: &Publisher, lists: &mut Lists) {
+        self.give_up(publisher, |_, sent_at| sent_at < before, lists);
     }
 
     /// Where the base should be. Who got everything that was sent in a tick shares it with all others who did, and the older the
@@ -196,73 +196,6 @@ impl Subscriber {
             let at = c * self.blocks + block;
             let later = (sent.0 + 1..=self.base.0).fold(0, |m, t| m | source.changed_in(c, block, Tick(t)));
             self.stale[at] &= !(self.settled(number, x) & !later);
-        }
-    }
-
-    /// Makes pending again what lost packets carried and no later packet did. Then lets go of every packet at the front whose
-    /// fate is known.
-    fn give_up(&mut self, lost: impl Fn(usize, Duration) -> bool) {
-        let is_lost = |i: usize, f: &Flight| !f.acked && !f.lost && lost(i, f.sent_at);
-        if self.flights.iter().enumerate().any(|(i, f)| is_lost(i, f)) {
-            self.hand_on_since(is_lost);
-            // from the newest back: `scratch` gathers what later packets carried
-            self.scratch.fill(0);
-            for i in (0..self.flights.len()).rev() {
-                let flight = &mut self.flights[i];
-                let losing = !flight.acked && !flight.lost && lost(i, flight.sent_at);
-                flight.lost |= losing;
-                // marks want no acknowledgement, and take nothing with them
-                self.stats.lost += u64::from(losing && !flight.carried.is_empty());
-                for at in 0..self.flights[i].carried.len() {
-                    let x = self.flights[i].carried[at];
-                    if losing {
-                        // it may arrive yet
-                        self.shared.mark_inexact(x.block as usize, self.flights[i].send_tick);
-                    }
-                    let (c, block) = (usize::from(x.component), x.block as usize);
-                    let at = c * self.blocks + block;
-                    // what is not wanted any more is sent again only if it was forced: then it is stale
-                    let again = x.mask & !self.scratch[at] & (self.wants[at] | self.stale[at]);
-                    let again = if losing && again != 0 { again & !self.hidden_in(c, block) } else { 0 };
-                    if again != 0 {
-                        self.fresh = None;
-                        self.pending[at] |= again;
-                        self.mark_since(block, again, x.since);
-                    }
-                    self.scratch[at] |= x.mask;
-                }
-            }
-        }
-        while self.flights.front().is_some_and(|f| (f.acked || f.lost) && f.send_tick <= self.base) {
-            let flight = self.flights.pop_front().expect("it was just looked at");
-            self.recycle(flight.carried);
-        }
-        self.forces.forget(self.oldest());
-    }
-
-    /// What a later packet carries of a lost one's rows is owed since the lost one's changes: if it is lost too, nothing since then
-    /// has arrived.
-    fn hand_on_since(&mut self, is_lost: impl Fn(usize, &Flight) -> bool) {
-        // `scratch`: rows that lost packets carried and no later one so far
-        self.scratch.fill(0);
-        for (i, flight) in self.flights.iter_mut().enumerate() {
-            let losing = is_lost(i, flight);
-            for n in 0..flight.carried.len() {
-                let mut x = flight.carried[n];
-                let at = usize::from(x.component) * self.blocks + x.block as usize;
-                let (owed, since) = (&mut self.scratch[at], &mut self.owed_since[at]);
-                if *owed & x.mask != 0 {
-                    if *since < x.since {
-                        x.since = *since;
-                        flight.carried.own(&mut self.pool)[n] = x;
-                    }
-                    *owed &= !x.mask;
-                }
-                if losing {
-                    *since = if *owed == 0 { x.since } else { x.since.min(*since) };
-                    *owed |= x.mask;
-                }
-            }
         }
     }
 }

@@ -43,27 +43,108 @@ impl Deref for Freight {
     }
 }
 
-impl Freight {
-    /// The same as this peer's own, to change it; `pool`: lists to make it in.
-    pub(super) fn own(&mut self, pool: &mut Vec<Vec<Carried>>) -> &mut Vec<Carried> {
-        if let Self::Shared(carried) = self {
-            let mut own = pool.pop().unwrap_or_default();
-            own.extend_from_slice(carried);
-            *self = Self::Own(own);
+/// Lists of what packets carry, to be used again, and one to make them in. There are as many in all as packets on their way, and
+/// what one peer's packets leave another's take: so after a while none is made.
+#[derive(Default)]
+pub(crate) struct Lists {
+    draft: Vec<Carried>,
+    own: Rooms<Vec<Carried>>,
+    shared: Rooms<Arc<Vec<Carried>>>,
+    /// Those of the shared ones that somebody may need.
+    lent: Vec<Arc<Vec<Carried>>>,
+}
+
+/// Lists by the logarithm of their room.
+struct Rooms<T>(Vec<Vec<T>>);
+
+impl<T> Default for Rooms<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// The least room that a list has.
+const LEAST: usize = 8;
+/// Rather a list with so many times the room, as a logarithm, is taken than a new one made.
+const ROOMIER: usize = 2;
+
+impl<T> Rooms<T> {
+    fn size(count: usize) -> usize {
+        count.next_power_of_two().max(LEAST)
+    }
+
+    /// A list with room for so many.
+    fn take(&mut self, count: usize) -> Option<T> {
+        let least = Self::size(count).ilog2() as usize;
+        self.0.iter_mut().skip(least).take(1 + ROOMIER).find_map(Vec::pop)
+    }
+
+    fn put(&mut self, room: usize, list: T) {
+        let Some(size) = room.checked_ilog2().map(|size| size as usize) else { return };
+        if self.0.len() <= size {
+            self.0.resize_with(size + 1, Vec::new);
         }
-        match self {
-            Self::Own(carried) => carried,
-            Self::Shared(_) => unreachable!("it has just been made its own"),
+        self.0[size].push(list);
+    }
+}
+
+impl Lists {
+    /// An empty list to note in it what the next packet carries.
+    pub(crate) fn draft(&mut self) -> Vec<Carried> {
+        std::mem::take(&mut self.draft)
+    }
+
+    /// What was noted in a draft, to be kept; the draft goes back.
+    pub(crate) fn keep(&mut self, mut draft: Vec<Carried>) -> Freight {
+        let kept = if draft.is_empty() { Vec::new() } else { self.copy(&draft) };
+        draft.clear();
+        self.draft = draft;
+        Freight::Own(kept)
+    }
+
+    fn copy(&mut self, carried: &[Carried]) -> Vec<Carried> {
+        let idle = self.own.take(carried.len());
+        let mut list = idle.unwrap_or_else(|| Vec::with_capacity(Rooms::<Vec<Carried>>::size(carried.len())));
+        list.extend_from_slice(carried);
+        list
+    }
+
+    /// A copy for all who are sent the same.
+    pub(crate) fn share(&mut self, carried: &[Carried]) -> Arc<Vec<Carried>> {
+        let size = Rooms::<Vec<Carried>>::size(carried.len());
+        let mut list = self.shared.take(carried.len()).unwrap_or_else(|| Arc::new(Vec::with_capacity(size)));
+        let own = Arc::get_mut(&mut list).expect("nobody else has it");
+        own.clear();
+        own.extend_from_slice(carried);
+        self.lent.push(list.clone());
+        list
+    }
+
+    /// Takes back what was shared and nobody needs any more.
+    pub(crate) fn collect(&mut self) {
+        for i in (0..self.lent.len()).rev() {
+            if Arc::strong_count(&self.lent[i]) == 1 {
+                let list = self.lent.swap_remove(i);
+                self.shared.put(list.capacity(), list);
+            }
         }
+    }
+
+    /// Takes a list back.
+    pub(crate) fn give(&mut self, carried: Freight) {
+        if let Freight::Own(mut list) = carried {
+            list.clear();
+            self.own.put(list.capacity(), list);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lent.len() + self.own.0.iter().map(Vec::len).sum::<usize>() + self.shared.0.iter().map(Vec::len).sum::<usize>()
     }
 }
 
 impl Subscriber {
-    /// An empty list for the next packet.
-    pub(crate) fn carrier(&mut self) -> Vec<Carried> {
-        self.pool.pop().unwrap_or_default()
-    }
-
     /// Notes that a packet went out.
     pub(crate) fn sent(&mut self, send_tick: Tick, now: Duration, body: Body) {
         let Body { carried, values, may_introduce, whole, .. } = body;
@@ -98,21 +179,14 @@ impl Subscriber {
     }
 
     /// Makes pending again what a packet would have carried that the transport did not take.
-    pub(crate) fn return_pending(&mut self, carried: Freight) {
-        for x in carried.iter() {
+    pub(crate) fn return_pending(&mut self, carried: Freight, lists: &mut Lists) {
+        // what is folded has never been taken
+        let listed = if self.is_folded() { &[] } else { &*carried };
+        for x in listed {
             let at = self.at(usize::from(x.component), x.block as usize);
             self.pending[at] |= x.mask;
             self.mark_since(x.block as usize, x.mask, x.since);
         }
-        self.recycle(carried);
-    }
-
-    pub(super) fn recycle(&mut self, carried: Freight) {
-        if let Freight::Own(mut carried) = carried
-            && carried.capacity() > 0
-        {
-            carried.clear();
-            self.pool.push(carried);
-        }
+        lists.give(carried);
     }
 }

@@ -4,21 +4,18 @@
 use tidelock_netcore::limits::RING;
 use tidelock_netcore::tick::Tick;
 
-/// By block, for one send tick.
-#[derive(Clone, Default)]
-struct Turn {
-    tick: Tick,
-    /// Bits of blocks: the peer got something else in this send than what changed in it.
-    inexact: Vec<u64>,
-    /// By component, bits of blocks: once the base had come here, the peer did not hold all that was in force.
-    unsettled: Vec<Vec<u64>>,
-}
-
 /// See the [module](self).
 pub(super) struct Shared {
     /// Who is told in lists is never asked: nothing is kept of it.
     kept: bool,
-    ring: Vec<Turn>,
+    columns: usize,
+    /// The send tick of each turn of the ring. Empty until there is something to note.
+    ring: Vec<Tick>,
+    /// By turn, bits of blocks: the peer got something else in this send than what changed in it; and then by component: once the base
+    /// had come here, the peer did not hold all that was in force.
+    bits: Vec<u64>,
+    /// So many words have a bit for every block.
+    words: usize,
     /// Nothing is shared from before.
     first: Tick,
     /// By block: nor of it from before, since the peer was told something anew.
@@ -30,14 +27,28 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(now: Tick, kept: bool) -> Self {
-        Self { kept, ring: Vec::new(), first: now, begun: Vec::new(), last_begun: Tick::ZERO, beginning: Vec::new() }
+    pub(super) fn new(now: Tick, kept: bool, columns: usize) -> Self {
+        let (ring, bits) = (Vec::new(), Vec::new());
+        let (begun, last_begun, beginning) = (Vec::new(), Tick::ZERO, Vec::new());
+        Self { kept, columns, ring, bits, words: 0, first: now, begun, last_begun, beginning }
     }
 
     pub(super) fn grow(&mut self, blocks: usize) {
-        if self.kept {
-            self.begun.resize(blocks, Tick::ZERO);
+        if !self.kept {
+            return;
         }
+        self.begun.resize(blocks, Tick::ZERO);
+        let (from, to) = (self.words, blocks.div_ceil(64));
+        if from != to && !self.bits.is_empty() {
+            let mut bits = vec![0; RING * self.tables() * to];
+            bits.chunks_mut(to).zip(self.bits.chunks(from)).for_each(|(new, old)| new[..from].copy_from_slice(old));
+            self.bits = bits;
+        }
+        self.words = to;
+    }
+
+    fn tables(&self) -> usize {
+        1 + self.columns
     }
 
     /// Something is sent in the send `now`.
@@ -57,72 +68,65 @@ impl Shared {
 
     /// In this send the peer got, or may get, other changes of a block than there were.
     pub(super) fn mark_inexact(&mut self, block: usize, tick: Tick) {
-        if self.kept {
-            set(&mut self.turn(tick).inexact, block);
-        }
+        self.mark(0, block, tick);
     }
 
     /// The peer does not hold all values of a block's component that were in force in a send that the base has reached.
     pub(super) fn mark_unsettled(&mut self, c: usize, block: usize, tick: Tick) {
+        self.mark(1 + c, block, tick);
+    }
+
+    fn mark(&mut self, table: usize, block: usize, tick: Tick) {
         if !self.kept {
             return;
         }
-        let unsettled = &mut self.turn(tick).unsettled;
-        if unsettled.len() <= c {
-            unsettled.resize_with(c + 1, Vec::new);
-        }
-        set(&mut unsettled[c], block);
-    }
-
-    fn turn(&mut self, tick: Tick) -> &mut Turn {
         if self.ring.is_empty() {
-            self.ring.resize_with(RING, Turn::default);
+            // all at once: what is noted late must not cost an allocation then
+            self.ring = vec![Tick::ZERO; RING];
+            self.bits = vec![0; RING * self.tables() * self.words];
         }
-        let turn = &mut self.ring[tick.0 as usize % RING];
-        if turn.tick < tick {
-            turn.tick = tick;
-            turn.inexact.clear();
-            turn.unsettled.iter_mut().for_each(Vec::clear);
+        let turn = tick.0 as usize % RING;
+        if self.ring[turn] < tick {
+            self.ring[turn] = tick;
+            let all = self.tables() * self.words;
+            self.bits[turn * all..][..all].fill(0);
         }
-        turn
+        let at = (turn * self.tables() + table) * self.words + block / 64;
+        self.bits[at] |= 1 << (block % 64);
     }
 
     #[inline]
     pub(super) fn is_exact(&self, block: usize, tick: Tick) -> bool {
-        self.first <= tick && !self.turn_of(tick).is_some_and(|turn| get(&turn.inexact, block))
+        self.first <= tick && !self.is_marked(0, block, tick)
     }
 
     #[inline]
     pub(super) fn is_settled(&self, c: usize, block: usize, tick: Tick) -> bool {
-        let unsettled = |turn: &Turn| turn.unsettled.get(c).is_some_and(|blocks| get(blocks, block));
-        self.first.max(self.begun[block]) <= tick && !self.turn_of(tick).is_some_and(unsettled)
+        self.first.max(self.begun[block]) <= tick && !self.is_marked(1 + c, block, tick)
     }
 
     /// Is every block exact at `base`?
     pub(super) fn is_exact_everywhere(&self, base: Tick) -> bool {
-        self.first <= base && self.turn_of(base).is_none_or(|turn| turn.inexact.iter().all(|word| *word == 0))
+        self.first <= base && self.marks(0, base).iter().all(|word| *word == 0)
     }
 
     /// Are these components settled in every block at `older`?
     pub(super) fn is_settled_in(&self, components: u64, older: Tick) -> bool {
-        let none = |blocks: &Vec<u64>| blocks.iter().all(|word| *word == 0);
-        let settled = |turn: &Turn| turn.unsettled.iter().enumerate().all(|(c, blocks)| components >> c & 1 == 0 || none(blocks));
-        self.first.max(self.last_begun) <= older && self.turn_of(older).is_none_or(settled)
+        let settled = |c: u32| self.marks(1 + c as usize, older).iter().all(|word| *word == 0);
+        self.first.max(self.last_begun) <= older && crate::block::bits(components).all(settled)
     }
 
-    fn turn_of(&self, tick: Tick) -> Option<&Turn> {
-        self.ring.get(tick.0 as usize % RING).filter(|turn| turn.tick == tick)
+    #[inline]
+    fn is_marked(&self, table: usize, block: usize, tick: Tick) -> bool {
+        self.marks(table, tick).get(block / 64).is_some_and(|word| word >> (block % 64) & 1 != 0)
     }
-}
 
-fn set(bits: &mut Vec<u64>, block: usize) {
-    if bits.len() <= block / 64 {
-        bits.resize(block / 64 + 1, 0);
+    #[inline]
+    fn marks(&self, table: usize, tick: Tick) -> &[u64] {
+        let turn = tick.0 as usize % RING;
+        if self.ring.get(turn) != Some(&tick) {
+            return &[];
+        }
+        &self.bits[(turn * self.tables() + table) * self.words..][..self.words]
     }
-    bits[block / 64] |= 1 << (block % 64);
-}
-
-#[inline]
-fn get(bits: &[u64], block: usize) -> bool {
-    bits.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 != 0)
 }

@@ -26,8 +26,16 @@ impl Subscriber {
         self.since[block] = NEVER;
     }
 
-    /// Clears what a packet carries from what is pending. `emptied`: the blocks of which nothing is pending then.
-    pub(crate) fn take_packet(&mut self, carried: &[Carried], emptied: &[u32]) {
+    /// Clears what a packet carries from what is pending. `emptied`: the blocks of which nothing is pending then; `all`: it is the last
+    /// with anything that changed in the open send.
+    pub(crate) fn take_packet(&mut self, carried: &[Carried], emptied: &[u32], all: bool) {
+        if self.is_folded() {
+            // until the last has gone, unfolding looks at what is on its way
+            if all {
+                self.end_fold(&[]);
+            }
+            return;
+        }
         for x in carried {
             let at = self.at(usize::from(x.component), x.block as usize);
             self.pending[at] &= !x.mask;
@@ -62,8 +70,11 @@ impl Subscriber {
             Some((now, components)) if now == publisher.history.now() => components,
             _ => (0..self.columns).fold(0, |all, c| all | u64::from(any(&self.pending, c)) << c),
         };
+        if self.is_folded() {
+            components |= publisher.history.changed_components(publisher.history.now());
+        }
         let ticks = self.base.0 + 1..=publisher.history.now().0;
-        components |= u64::from(any(&self.stale, 0) || ticks.map(Tick).any(|t| source.components(t) & 1 != 0));
+        components |= u64::from(self.stale_any && any(&self.stale, 0) || ticks.map(Tick).any(|t| source.components(t) & 1 != 0));
         components
     }
 
@@ -80,15 +91,32 @@ impl Subscriber {
         self.shared.is_settled(c, block, tick)
     }
 
-    /// Is what changed in the send `now` all that is pending, is all of it pending, and does the peer share what guesses are made from?
+    /// What is pending of a block's component, folded or not.
+    #[inline]
+    pub(crate) fn owed(&self, c: usize, block: usize, publisher: &Publisher) -> u64 {
+        let pending = self.pending[self.at(c, block)];
+        if self.is_folded() { pending | publisher.history.changed_in(c, block, publisher.history.now()) } else { pending }
+    }
+
+    /// Does the peer share what the guesses of this send are made from?
+    fn shares_guesses(&self, older: Option<Tick>) -> bool {
+        let settled = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
+        settled && self.shared.is_exact_everywhere(self.base)
+    }
+
+    /// Is what changed in the open send all that is pending, is all of it pending, and does the peer share what guesses are made from?
     /// Who is told in blocks and can say so is told the same as everybody else who can.
-    pub(crate) fn is_even(&self, now: Tick, older: Option<Tick>) -> bool {
-        let guesses = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
-        let shares = || !self.stale_any || self.pending.iter().zip(&self.stale).all(|(pending, stale)| pending & stale == 0);
+    pub(crate) fn is_even(&self, publisher: &Publisher, older: Option<Tick>) -> bool {
+        let differs = |c: usize, block: usize| self.owed(c, block, publisher) & self.stale(c, block) != 0;
+        let shares = || !self.stale_any || !(0..self.columns).any(|c| (0..self.blocks).any(|block| differs(c, block)));
         self.view.is_none()
-            && self.fresh.is_some_and(|fresh| fresh.0 == now)
-            && guesses
-            && self.shared.is_exact_everywhere(self.base)
+            && self.fresh.is_some_and(|fresh| fresh.0 == publisher.history.now())
+            && self.shares_guesses(older)
             && shares()
+    }
+
+    /// Is the peer told the same as everybody else but for some rows?
+    pub(crate) fn is_nearly_even(&self, older: Option<Tick>) -> bool {
+        self.is_folded() && self.shares_guesses(older)
     }
 }

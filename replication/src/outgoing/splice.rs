@@ -1,0 +1,213 @@
+//! Packets that many peers are sent: as they are, or, for who is owed something else of some rows, with these left out.
+
+use super::cache::Mark;
+use super::{Assembler, Body};
+use crate::block::{Context, END, Entry, Masks, bits};
+use crate::forecast::Forecast;
+use crate::receipts::Tally;
+use crate::subscriber::{Carried, Freight, Subscriber};
+
+/// The length of [`END`].
+const END_BITS: usize = 2;
+
+impl Assembler<'_> {
+    /// Finds out whether others are told the same, or nearly.
+    pub(super) fn join_cohort(&mut self, subscriber: &Subscriber) {
+        (self.scratch.cohort, self.scratch.spliced) = (None, false);
+        if self.alone || !self.packing.packets || !self.scratch.confirmed {
+            return;
+        }
+        let (of, older) = ((self.base, self.scratch.components), self.scratch.older);
+        if subscriber.is_even(self.publisher, older) {
+            self.scratch.cohort = self.sees_velocities(subscriber).then(|| (self.cache.cohort(of), 0));
+        } else if subscriber.is_nearly_even(older)
+            && let Some(cohort) = self.cache.find_cohort(of)
+            && self.sees_velocities(subscriber)
+        {
+            self.scratch.left.clear();
+            subscriber.odd_rows(self.publisher, &mut self.scratch.odd);
+            (self.scratch.cohort, self.scratch.spliced) = (Some((cohort, 0)), true);
+        }
+    }
+
+    /// Is the peer told the velocities that guesses of what is pending are made from?
+    fn sees_velocities(&self, subscriber: &Subscriber) -> bool {
+        let codings = &self.cache.sets[self.scratch.set].codings;
+        bits(self.scratch.components).map(|c| c as usize).all(|c| {
+            let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
+            let lacks = |block: usize, source: usize| {
+                let has =
+                    self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
+                subscriber.owed(c, block, self.publisher) & !has
+            };
+            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| lacks(block, v.source) == 0))
+        })
+    }
+
+    /// Fills `scratch.body` with the packet that others were sent, if this peer is told the same and there is one that fits.
+    pub(super) fn fill_alike(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
+        let (cohort, index) = self.scratch.cohort?;
+        let packet = self.cache.cohorts[cohort].packet(index).filter(|packet| packet.at.1 < limit)?;
+        self.scratch.cohort = Some((cohort, index + 1));
+        self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
+        subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
+        subscriber.tally.add(&packet.tally);
+        subscriber.take_packet(&packet.carried, &packet.emptied, packet.all);
+        Some(Body {
+            carried: Freight::Shared(packet.carried.clone()),
+            values: packet.values,
+            may_introduce: false,
+            all: packet.all,
+            whole: packet.all,
+        })
+    }
+
+    /// Keeps a packet for the others who are told the same; `before`: the tally before it.
+    pub(super) fn keep_alike(&mut self, body: &mut Body, before: &Tally, subscriber: &Subscriber) {
+        let Some((cohort, index)) = self.scratch.cohort else { return };
+        // who could not take a packet as it was goes on alone
+        let kept = &self.cache.cohorts[cohort];
+        let next = kept.packet(index).is_none() && (index == 0 || kept.packet(index - 1).is_some_and(|p| !p.all));
+        self.scratch.cohort = next.then_some((cohort, index + 1));
+        if !next || body.carried.is_empty() {
+            return;
+        }
+        let (start, len) = (self.cache.arena.len(), self.scratch.body.len());
+        self.cache.arena.append(&self.scratch.body, 0, len);
+        let carried = self.lists.share(&body.carried);
+        let packet = self.cache.cohorts[cohort].push();
+        packet.carried = carried;
+        (packet.at, packet.values, packet.all) = ((start, len), body.values, body.all);
+        packet.emptied.clear();
+        packet.emptied.extend(body.carried.iter().map(|x| x.block).filter(|block| subscriber.is_empty(*block)));
+        packet.emptied.dedup();
+        packet.tally.set_difference(before, &subscriber.tally);
+        std::mem::swap(&mut packet.marks, &mut self.scratch.marks);
+        self.lists.give(std::mem::replace(&mut body.carried, Freight::Shared(packet.carried.clone())));
+    }
+
+    /// Fills `scratch.body` with the next packet that others were sent, but for the rows that this peer is told otherwise; these are
+    /// pending by themselves once the last has gone. `None`: there is no further one, or it does not fit.
+    pub(super) fn splice(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
+        while let Some((cohort, index)) = self.scratch.cohort.filter(|_| subscriber.is_folded())
+            && let Some(packet) = self.cache.cohorts[cohort].packet(index)
+            && packet.at.1 < limit
+        {
+            let (all, mut values, mut tally) = (packet.all, packet.values, std::mem::take(&mut self.scratch.tally));
+            tally.clone_from(&packet.tally);
+            let left = self.scratch.left.len();
+            let carried = self.copy_packet(subscriber, (cohort, index), &mut tally);
+            self.scratch.tally = tally;
+            if self.scratch.body.len() >= limit {
+                // where rows are left out, heads get longer
+                self.scratch.left.truncate(left);
+                self.lists.give(carried);
+                break;
+            }
+            self.scratch.cohort = Some((cohort, index + 1));
+            if all {
+                subscriber.end_fold(&self.scratch.left);
+            }
+            if carried.is_empty() {
+                self.scratch.body.clear();
+                continue;
+            }
+            subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
+            subscriber.tally.add(&self.scratch.tally);
+            values -= self.scratch.left[left..].iter().map(|x| x.mask.count_ones() as usize).sum::<usize>();
+            let all = all && !subscriber.is_pending();
+            return Some(Body { carried, values, may_introduce: false, all, whole: all });
+        }
+        self.scratch.body.clear();
+        (self.scratch.cohort, self.scratch.spliced) = (None, false);
+        None
+    }
+
+    /// Copies a packet, as it is if there are no odd rows in it. `tally`: of the packet, and then of the copy.
+    fn copy_packet(&mut self, subscriber: &Subscriber, (cohort, index): (usize, usize), tally: &mut Tally) -> Freight {
+        let packet = self.cache.cohorts[cohort].packet_mut(index);
+        let (at, carried, marks) = (packet.at, packet.carried.clone(), std::mem::take(&mut packet.marks));
+        let copy = if marks.iter().any(|mark| self.scratch.odd[mark.block as usize] != 0) {
+            let own = self.copy_entries(subscriber, at, &marks, &carried, tally);
+            self.lists.keep(own)
+        } else {
+            self.scratch.body.append(&self.cache.arena, at.0, at.1);
+            Freight::Shared(carried)
+        };
+        self.cache.cohorts[cohort].packet_mut(index).marks = marks;
+        copy
+    }
+
+    /// Copies a packet's entries but for the odd rows, which go to `scratch.left`; says what it carries then. `tally`: of the packet,
+    /// and then of the copy.
+    fn copy_entries(
+        &mut self,
+        subscriber: &Subscriber,
+        at: (usize, usize),
+        marks: &[Mark],
+        carried: &[Carried],
+        tally: &mut Tally,
+    ) -> Vec<Carried> {
+        let mut own = self.lists.draft();
+        // bits of the packet up to here are copied, or left out
+        let (mut done, mut context) = (0, Context::default());
+        let (mut rest, mut marks) = (carried, marks);
+        while let Some(mark) = marks.first() {
+            let block = mark.block;
+            let entries = marks.iter().take_while(|m| m.block == block).count();
+            let (these, others) = rest.split_at(rest.iter().take_while(|x| x.block == block).count());
+            let (mine, following) = marks.split_at(entries);
+            let end = following.first().map_or(at.1 - END_BITS, |m| m.start);
+            (rest, marks) = (others, following);
+            if self.scratch.odd[block as usize] == 0 && context == mark.before {
+                own.extend_from_slice(these);
+                context = following.first().map_or(context, |m| m.before);
+                continue;
+            }
+            self.scratch.body.append(&self.cache.arena, at.0 + done, mark.start - done);
+            done = end;
+            self.copy_block(subscriber, mine, these, &mut context, &mut own, tally);
+        }
+        self.scratch.body.append(&self.cache.arena, at.0 + done, at.1 - END_BITS - done);
+        self.scratch.body.put(END, 2);
+        let bits: u64 = tally.components.iter().sum();
+        tally.heads = self.scratch.body.len() as u64 - bits;
+        own
+    }
+
+    /// Writes what a packet holds of a block anew, without the odd rows.
+    fn copy_block(
+        &mut self,
+        subscriber: &Subscriber,
+        marks: &[Mark],
+        these: &[Carried],
+        context: &mut Context,
+        own: &mut Vec<Carried>,
+        tally: &mut Tally,
+    ) {
+        let (block, kind) = (these[0].block, self.publisher.kind_of(these[0].block as usize));
+        let rows = these.iter().fold(0, |rows, x| rows | x.mask);
+        let masks: Masks = these.iter().map(|x| (x.component, x.mask)).collect();
+        // a block of several entries, or of one that is not plain, is left out as a whole
+        let plain = marks.len() == 1 && self.publisher.remote_rows(block as usize) & rows == 0;
+        let plain = plain && self.blind(subscriber, block as usize, &masks) == 0;
+        let odd = if plain { self.scratch.odd[block as usize] } else { u64::MAX };
+        for (x, bits) in these.iter().zip(marks.iter().flat_map(|m| &m.bits)) {
+            tally.components[usize::from(x.component)] -= u64::from(*bits);
+            tally.kinds[kind] -= u64::from(*bits);
+        }
+        self.scratch.left.extend(these.iter().map(|x| Carried { mask: x.mask & odd, ..*x }).filter(|x| x.mask != 0));
+        let masks: Masks = masks.iter().map(|m| (m.0, m.1 & !odd)).filter(|m| m.1 != 0).collect();
+        if masks.is_empty() {
+            return;
+        }
+        let guessed = subscriber.is_exact(block as usize, self.base);
+        let mut entry = Entry { block, sample_age: self.own_age(), guessed, masks, ..Entry::default() };
+        self.put(self.tick, &mut entry, context);
+        for (&(component, mask), &bits) in entry.masks.iter().zip(&self.scratch.bits) {
+            tally.components[usize::from(component)] += u64::from(bits);
+            tally.kinds[kind] += u64::from(bits);
+            own.push(Carried { block, component, mask, since: self.tick });
+        }
+    }
+}

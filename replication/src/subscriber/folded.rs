@@ -1,0 +1,112 @@
+//! Who is told all that changes needs no list of what has just become pending: it is the changes of the open send, the same for all
+//! such peers. It stays *folded*, until all of it went in packets that others were sent too, or something asks for the list, in which
+//! until then stands only what was pending before. It is never folded from one call of `send` to the next.
+
+use super::{Carried, NEVER, Subscriber};
+use crate::block::bits;
+use crate::publisher::Publisher;
+use tidelock_netcore::tick::Tick;
+
+impl Subscriber {
+    /// Leaves the changes of the open send folded, if that can be. `tick` is the session's.
+    pub(super) fn fold(&mut self, publisher: &Publisher, tick: Tick) -> bool {
+        let now = publisher.history.now();
+        let components = publisher.history.changed_components(now);
+        // presence goes along with other things, and is asked for by itself
+        let simple = self.view.is_none() && publisher.inits.is_empty() && components & 1 == 0;
+        if !simple || !self.wants_all(publisher) {
+            return false;
+        }
+        self.quiet = !self.is_pending();
+        self.fresh = self.quiet.then_some((now, components));
+        self.folded = (components != 0).then_some(tick);
+        true
+    }
+
+    /// Are the changes of the open send folded, while other things are pending, or may have to be told in another way?
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.is_folded() && (!self.quiet || self.stale_any)
+    }
+
+    /// Gathers, by block, the rows that the peer cannot be told of as all others are: those of which something was pending before, and
+    /// those that have changed while it lacks the baseline.
+    pub(crate) fn odd_rows(&self, publisher: &Publisher, odd: &mut Vec<u64>) {
+        odd.clear();
+        odd.resize(self.blocks, 0);
+        let now = publisher.history.now();
+        for c in 0..self.columns {
+            let tables = self.pending[c * self.blocks..].iter().zip(&self.stale[c * self.blocks..]);
+            for (odd, (pending, _)) in odd.iter_mut().zip(tables.clone()) {
+                *odd |= pending;
+            }
+            let changed = publisher.history.changed(c, now).iter();
+            for ((odd, (_, stale)), changed) in odd.iter_mut().zip(tables).zip(changed) {
+                *odd |= changed & stale;
+            }
+        }
+    }
+
+    /// Is the peer told changes of everything that the publisher has?
+    fn wants_all(&mut self, publisher: &Publisher) -> bool {
+        if self.wants_all == Some(publisher.shape()) {
+            return true;
+        }
+        let wants = |c: usize, block: usize| publisher.ever_rows(c, block) & !self.wants[self.at(c, block)] == 0;
+        let all = (0..publisher.block_count()).all(|block| (0..self.columns).all(|c| wants(c, block)));
+        self.wants_all = all.then(|| publisher.shape());
+        all
+    }
+
+    /// Is what is pending still folded?
+    pub(crate) fn is_folded(&self) -> bool {
+        self.folded.is_some()
+    }
+
+    /// Lists what is pending.
+    pub(crate) fn unfold(&mut self, publisher: &Publisher) {
+        let Some(tick) = self.folded.take() else { return };
+        self.quiet = false;
+        let now = publisher.history.now();
+        for c in bits(publisher.history.changed_components(now)) {
+            for (block, changed) in publisher.history.changed(c as usize, now).iter().enumerate() {
+                let at = self.at(c as usize, block);
+                // what is not wanted any more is not pending either
+                let new = changed & self.wants[at];
+                if new != 0 {
+                    self.pending[at] |= new;
+                    self.since[block] = self.since[block].min(tick);
+                }
+            }
+        }
+        // the first packets of the send may be on their way
+        for i in (0..self.flights.len()).rev() {
+            if self.flights[i].send_tick != now {
+                break;
+            }
+            let carried = std::mem::take(&mut self.flights[i].carried);
+            self.clear_pending(&carried);
+            self.flights[i].carried = carried;
+        }
+    }
+
+    /// All of it has gone but for this, which goes to the list.
+    pub(crate) fn end_fold(&mut self, left: &[Carried]) {
+        self.folded = None;
+        for x in left {
+            let at = self.at(usize::from(x.component), x.block as usize);
+            self.pending[at] |= x.mask;
+            self.mark_since(x.block as usize, x.mask, x.since);
+        }
+    }
+
+    /// Is anything pending?
+    pub(crate) fn is_pending(&self) -> bool {
+        self.folded.is_some() || !self.quiet && self.since.iter().any(|s| *s != NEVER)
+    }
+
+    /// The session tick of the oldest pending change, for a peer that is told in blocks.
+    pub(super) fn oldest_in_blocks(&self) -> Option<Tick> {
+        let listed = if self.quiet { None } else { self.since.iter().min().copied().filter(|s| *s != NEVER) };
+        self.folded.into_iter().chain(listed).min()
+    }
+}
