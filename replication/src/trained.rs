@@ -285,6 +285,25 @@ mod tests {
         }
     }
 
+    /// What is not sent is what the guest has said it has, and nothing else is taken for it.
+    #[test]
+    fn a_guest_is_sent_what_it_does_not_have() {
+        let (tables, other) = (Tables::built(&[code(&[1])]), Tables::built(&[code(&[1, 2])]));
+        assert_eq!(tables.to_wire(Some(tables.digest())), SessionTables { digest: tables.digest(), bytes: vec![] });
+        for guests in [None, Some(other.digest())] {
+            let said = tables.to_wire(guests);
+            assert_eq!(said.bytes, tables.to_bytes());
+            assert_eq!(Tables::of_session(Some(&other), Some(&said)), Ok(Some(tables.clone())));
+            assert_eq!(Tables::of_session(None, Some(&said)), Ok(Some(tables.clone())));
+        }
+        let nothing = tables.to_wire(Some(tables.digest()));
+        assert_eq!(Tables::of_session(Some(&tables), Some(&nothing)), Ok(Some(tables.clone())));
+        assert!(Tables::of_session(Some(&other), Some(&nothing)).is_err() && Tables::of_session(None, Some(&nothing)).is_err());
+        let wrong = SessionTables { digest: other.digest(), ..tables.to_wire(None) };
+        assert_eq!(Tables::of_session(Some(&other), Some(&wrong)), Err(TablesError::Digest));
+        assert_eq!(Tables::of_session(Some(&other), None), Ok(None), "the session has none");
+    }
+
     #[test]
     fn what_is_no_complete_code_is_refused() {
         let good = code(&[0, 1, 2, 3]);

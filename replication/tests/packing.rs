@@ -283,7 +283,7 @@ fn trained_tables_are_understood_whoever_has_them() {
 /// Gives a guest another welcome than its host sent: one with trained tables.
 struct Tamper {
     inner: Loopback,
-    tables: Tables,
+    said: SessionTables,
 }
 
 impl Transport for Tamper {
@@ -292,7 +292,7 @@ impl Transport for Tamper {
         if let (Arrival::Message { lane: Lane::CONTROL, .. }, Ok(Control::Welcome(mut welcome))) =
             (&arrival, control::decode(payload))
         {
-            welcome.tables = Some(SessionTables { digest: self.tables.digest(), bytes: self.tables.to_bytes() });
+            welcome.tables = Some(self.said.clone());
             payload.clear();
             control::encode(&Control::Welcome(welcome), payload);
         }
@@ -330,6 +330,7 @@ impl Transport for Tamper {
 fn a_guest_with_tables_of_its_own_invention_is_alone_with_them() {
     for seed in seeds(2) {
         let (tables, fewer) = trained_tables(seed);
+        let said = SessionTables { digest: tables.digest(), bytes: tables.to_bytes() };
         for host in [None, Some(fewer)] {
             let mut rng = Rng::new(seed);
             let network = Network::new(seed);
@@ -337,7 +338,7 @@ fn a_guest_with_tables_of_its_own_invention_is_alone_with_them() {
             let mut table = tidelock::testing::Table::new(seed, &schema(), own, network.host()).unwrap();
             let bad = weather(30, 0.05);
             table.join(config(), network.join(bad, bad)).unwrap();
-            table.join(config(), Tamper { inner: network.join(bad, bad), tables: tables.clone() }).unwrap();
+            table.join(config(), Tamper { inner: network.join(bad, bad), said: said.clone() }).unwrap();
             for _ in 0..400 {
                 table.run(|seat, world, step| match seat {
                     0 => live(world, step, &mut rng),
@@ -351,6 +352,37 @@ fn a_guest_with_tables_of_its_own_invention_is_alone_with_them() {
             assert!(table.seat(1).peer.ended().is_none(), "SEED={seed}");
             let stats = table.seat(0).peer.stats(honest).unwrap();
             assert_eq!(stats.link.malformed, 0, "SEED={seed}: {:?}", stats.link);
+        }
+    }
+}
+
+/// A guest whose host says what are no tables, or not those of the digest that it says, does not begin.
+#[test]
+fn a_welcome_with_what_are_no_tables_is_malformed() {
+    for seed in seeds(1) {
+        let (tables, other) = trained_tables(seed);
+        let (digest, bytes) = (tables.digest(), tables.to_bytes());
+        let mut wrong = bytes.clone();
+        wrong[2] ^= 1;
+        for (digest, bytes) in [
+            (digest, Vec::new()),
+            (other.digest(), Vec::new()),
+            (other.digest(), bytes.clone()),
+            (digest, bytes[..bytes.len() - 1].to_vec()),
+            (digest, wrong),
+        ] {
+            let network = Network::new(seed);
+            let mut table = tidelock::testing::Table::new(seed, &schema(), config(), network.host()).unwrap();
+            let good = weather(10, 0.0);
+            table.join(config(), network.join(good, good)).unwrap();
+            // it has the other ones, which it has said; of the first it knows nothing
+            let own = Config { tables: (digest != other.digest()).then(|| other.clone()), ..config() };
+            let said = SessionTables { digest, bytes };
+            table.join(own, Tamper { inner: network.join(good, good), said: said.clone() }).unwrap();
+            table.rest(60);
+            let guest = table.seats[2].take().unwrap();
+            assert_eq!(guest.peer.ended(), Some(&DisconnectReason::Malformed), "SEED={seed} {said:?}");
+            assert_settles(&mut table, 5);
         }
     }
 }
