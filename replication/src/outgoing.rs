@@ -67,9 +67,14 @@ pub(crate) struct Scratch {
     confirmed: bool,
     /// The peer is told the same as others of its baseline: their cohort, and which of its packets is next; `None` once it is not.
     cohort: Option<(usize, usize)>,
-    /// It is told the same but for some rows: these, by block, and what was left out of the packets for it.
+    /// It is told the same but for some rows: these, by block; bits of the blocks that cannot be copied as they are; and what was left
+    /// out of the packets for it.
     spliced: bool,
+    /// Packets of others that were copied without some rows.
+    #[cfg(test)]
+    pub(crate) copies: u64,
     odd: Vec<u64>,
+    touched: Vec<u64>,
     left: Vec<Carried>,
     /// The entries of the packet in the making.
     marks: Vec<Mark>,
@@ -490,8 +495,8 @@ impl Assembler<'_> {
         for &(c, rows) in pending {
             let c = usize::from(c);
             match (codings.components[c].forecast, self.schema.velocity(c), self.scratch.older) {
-                (Forecast::Motion, _, Some(older)) if subscriber.knew(c, block, older) => {
-                    blind |= self.publisher.fresher(block, rows, older);
+                (Forecast::Motion, _, Some(older)) => {
+                    blind |= rows & subscriber.unsettled(c, block, older) | self.publisher.fresher(block, rows, older);
                 }
                 (Forecast::Motion, ..) => blind |= rows,
                 (Forecast::Velocity, Some(velocity), _) => {

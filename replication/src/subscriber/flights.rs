@@ -144,7 +144,7 @@ impl Subscriber {
                 }
                 *stale &= !changed.get(block).copied().unwrap_or(0);
                 if *stale != 0 {
-                    self.shared.mark_unsettled(c, block, tick);
+                    self.shared.mark_unsettled(c, block, *stale, tick, self.motions);
                     self.stale_any = true;
                 }
             }
@@ -168,7 +168,7 @@ impl Subscriber {
                 let left = (stale | changed) & !self.scratch[at];
                 self.stale[at] = left;
                 if left != 0 {
-                    self.shared.mark_unsettled(c, block, tick);
+                    self.shared.mark_unsettled(c, block, left, tick, self.motions);
                 }
                 after |= left;
             }

@@ -29,21 +29,42 @@ impl Subscriber {
     }
 
     /// Gathers, by block, the rows that the peer cannot be told of as all others are: those of which something was pending before, and
-    /// those that have changed while it lacks the baseline.
-    pub(crate) fn odd_rows(&self, publisher: &Publisher, odd: &mut Vec<u64>) {
+    /// those that have changed while it lacks the baseline, or what guesses that go back to `older` are made from. `touched`: bits of
+    /// the blocks that have any, or of which it does not know the rows that changed in the baseline's send. `false`: all of them.
+    pub(crate) fn odd_rows(
+        &self,
+        publisher: &Publisher,
+        older: Option<Tick>,
+        odd: &mut Vec<u64>,
+        touched: &mut Vec<u64>,
+    ) -> bool {
+        if !self.is_folded() || !self.shared.begins_by(self.base) {
+            return false;
+        }
         odd.clear();
         odd.resize(self.blocks, 0);
         let now = publisher.history.now();
         for c in 0..self.columns {
-            let tables = self.pending[c * self.blocks..].iter().zip(&self.stale[c * self.blocks..]);
-            for (odd, (pending, _)) in odd.iter_mut().zip(tables.clone()) {
-                *odd |= pending;
+            let (from, changed) = (c * self.blocks, publisher.history.changed(c, now));
+            if !self.quiet {
+                odd.iter_mut().zip(&self.pending[from..]).for_each(|(odd, pending)| *odd |= pending);
             }
-            let changed = publisher.history.changed(c, now).iter();
-            for ((odd, (_, stale)), changed) in odd.iter_mut().zip(tables).zip(changed) {
-                *odd |= changed & stale;
+            if self.stale_any {
+                let stale = self.stale[from..].iter().zip(changed);
+                odd.iter_mut().zip(stale).for_each(|(odd, (stale, changed))| *odd |= stale & changed);
+            }
+            if let Some(older) = older.filter(|_| self.motions >> c & 1 != 0) {
+                let changed = odd.iter_mut().zip(changed).enumerate().filter(|(_, (_, changed))| **changed != 0);
+                changed.for_each(|(block, (odd, changed))| *odd |= changed & self.shared.unsettled(c, block, older));
             }
         }
+        touched.clear();
+        touched.resize(self.blocks.div_ceil(64), 0);
+        touched.iter_mut().zip(self.shared.inexact(self.base)).for_each(|(touched, inexact)| *touched = *inexact);
+        for (block, _) in odd.iter().enumerate().filter(|(_, odd)| **odd != 0) {
+            touched[block / 64] |= 1 << (block % 64);
+        }
+        true
     }
 
     /// Is the peer told changes of everything that the publisher has?

@@ -16,6 +16,10 @@ pub(super) struct Shared {
     bits: Vec<u64>,
     /// So many words have a bit for every block.
     words: usize,
+    /// By turn, up to [`FEW`] of the blocks that were not settled in a component that is guessed from its motion: which of its rows.
+    few: Vec<Unsettled>,
+    /// By turn, how many there are.
+    count: Vec<u8>,
     /// Nothing is shared from before.
     first: Tick,
     /// By block: nor of it from before, since the peer was told something anew.
@@ -26,11 +30,21 @@ pub(super) struct Shared {
     beginning: Vec<u32>,
 }
 
+/// So many are told apart row by row.
+const FEW: usize = 32;
+
+#[derive(Clone, Copy, Default)]
+struct Unsettled {
+    component: u8,
+    block: u32,
+    rows: u64,
+}
+
 impl Shared {
     pub(super) fn new(now: Tick, kept: bool, columns: usize) -> Self {
-        let (ring, bits) = (Vec::new(), Vec::new());
+        let (ring, bits, few, count) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (begun, last_begun, beginning) = (Vec::new(), Tick::ZERO, Vec::new());
-        Self { kept, columns, ring, bits, words: 0, first: now, begun, last_begun, beginning }
+        Self { kept, columns, ring, bits, words: 0, few, count, first: now, begun, last_begun, beginning }
     }
 
     pub(super) fn grow(&mut self, blocks: usize) {
@@ -71,28 +85,44 @@ impl Shared {
         self.mark(0, block, tick);
     }
 
-    /// The peer does not hold all values of a block's component that were in force in a send that the base has reached.
-    pub(super) fn mark_unsettled(&mut self, c: usize, block: usize, tick: Tick) {
-        self.mark(1 + c, block, tick);
+    /// The peer does not hold the values of these rows of a block's component that were in force in a send that the base has reached.
+    /// `motions`: components of which it will hardly be asked more than whether there are any, are not among these.
+    pub(super) fn mark_unsettled(&mut self, c: usize, block: usize, rows: u64, tick: Tick, motions: u64) {
+        let turn = tick.0 as usize % RING;
+        if self.mark(1 + c, block, tick)
+            && motions >> c & 1 != 0
+            && let Some(count) = self.count.get_mut(turn).filter(|count| usize::from(**count) < FEW)
+        {
+            self.few[turn * FEW + usize::from(*count)] = Unsettled { component: c as u8, block: block as u32, rows };
+            *count += 1;
+        }
     }
 
-    fn mark(&mut self, table: usize, block: usize, tick: Tick) {
+    /// `false`: nobody will ask.
+    fn mark(&mut self, table: usize, block: usize, tick: Tick) -> bool {
         if !self.kept {
-            return;
+            return false;
         }
         if self.ring.is_empty() {
             // all at once: what is noted late must not cost an allocation then
             self.ring = vec![Tick::ZERO; RING];
             self.bits = vec![0; RING * self.tables() * self.words];
+            self.few = vec![Unsettled::default(); RING * FEW];
+            self.count = vec![0; RING];
         }
         let turn = tick.0 as usize % RING;
+        if self.ring[turn] > tick {
+            return false;
+        }
         if self.ring[turn] < tick {
             self.ring[turn] = tick;
             let all = self.tables() * self.words;
             self.bits[turn * all..][..all].fill(0);
+            self.count[turn] = 0;
         }
         let at = (turn * self.tables() + table) * self.words + block / 64;
         self.bits[at] |= 1 << (block % 64);
+        true
     }
 
     #[inline]
@@ -100,9 +130,28 @@ impl Shared {
         self.first <= tick && !self.is_marked(0, block, tick)
     }
 
+    /// The rows of a block's component of which the peer may not hold the value that was in force at `tick`.
     #[inline]
-    pub(super) fn is_settled(&self, c: usize, block: usize, tick: Tick) -> bool {
-        self.first.max(self.begun[block]) <= tick && !self.is_marked(1 + c, block, tick)
+    pub(super) fn unsettled(&self, c: usize, block: usize, tick: Tick) -> u64 {
+        if self.first.max(self.begun[block]) > tick {
+            return u64::MAX;
+        }
+        if !self.is_marked(1 + c, block, tick) {
+            return 0;
+        }
+        let turn = tick.0 as usize % RING;
+        let few = &self.few[turn * FEW..][..self.count[turn].into()];
+        few.iter().find(|few| usize::from(few.component) == c && few.block as usize == block).map_or(u64::MAX, |few| few.rows)
+    }
+
+    /// Is anything shared of that send?
+    pub(super) fn begins_by(&self, tick: Tick) -> bool {
+        self.first <= tick
+    }
+
+    /// Bits of blocks that are not exact at `base`; as many words as there is anything to say in.
+    pub(super) fn inexact(&self, base: Tick) -> &[u64] {
+        self.marks(0, base)
     }
 
     /// Is every block exact at `base`?

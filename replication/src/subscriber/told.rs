@@ -84,11 +84,11 @@ impl Subscriber {
         self.shared.is_exact(block, tick)
     }
 
-    /// Does it hold the values of a component that were in force in a block at `tick`, at or before the base, of all that it was told
-    /// of then and is told of now?
+    /// The rows of a block of which it may not hold the value of a component that was in force at `tick`, at or before the base, among
+    /// all that it was told of then and is told of now.
     #[inline]
-    pub(crate) fn knew(&self, c: usize, block: usize, tick: Tick) -> bool {
-        self.shared.is_settled(c, block, tick)
+    pub(crate) fn unsettled(&self, c: usize, block: usize, tick: Tick) -> u64 {
+        self.shared.unsettled(c, block, tick)
     }
 
     /// What is pending of a block's component, folded or not.
@@ -98,25 +98,16 @@ impl Subscriber {
         if self.is_folded() { pending | publisher.history.changed_in(c, block, publisher.history.now()) } else { pending }
     }
 
-    /// Does the peer share what the guesses of this send are made from?
-    fn shares_guesses(&self, older: Option<Tick>) -> bool {
-        let settled = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
-        settled && self.shared.is_exact_everywhere(self.base)
-    }
-
     /// Is what changed in the open send all that is pending, is all of it pending, and does the peer share what guesses are made from?
     /// Who is told in blocks and can say so is told the same as everybody else who can.
     pub(crate) fn is_even(&self, publisher: &Publisher, older: Option<Tick>) -> bool {
+        let guesses = older.is_none_or(|older| self.shared.is_settled_in(self.motions, older));
         let differs = |c: usize, block: usize| self.owed(c, block, publisher) & self.stale(c, block) != 0;
         let shares = || !self.stale_any || !(0..self.columns).any(|c| (0..self.blocks).any(|block| differs(c, block)));
         self.view.is_none()
             && self.fresh.is_some_and(|fresh| fresh.0 == publisher.history.now())
-            && self.shares_guesses(older)
+            && guesses
+            && self.shared.is_exact_everywhere(self.base)
             && shares()
-    }
-
-    /// Is the peer told the same as everybody else but for some rows?
-    pub(crate) fn is_nearly_even(&self, older: Option<Tick>) -> bool {
-        self.is_folded() && self.shares_guesses(older)
     }
 }
