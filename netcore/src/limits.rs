@@ -106,7 +106,7 @@ pub const CHECKPOINT_MEMORY: usize = 256 << 20;
 /// Trained tables of prefix codes that a session may have.
 pub const TABLES: usize = 64;
 /// Bytes of trained tables as they travel: two, and 37 for each.
-pub const TABLES_BYTES: usize = 2 + TABLES * 37;
+pub const TABLES_BYTES: usize = 2370;
 /// Histograms in one recording that tables are trained from.
 pub const HISTOGRAMS: usize = 4096;
 /// Components (and resources) in a schema.
