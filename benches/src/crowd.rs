@@ -88,7 +88,13 @@ impl Crowd {
     /// `n` entities, of which the part `changed` moves.
     #[must_use]
     pub fn new(n: usize, changed: f32, motion: Motion) -> Self {
-        let mut made = Generator::new(1);
+        Self::another(0, n, changed, motion)
+    }
+
+    /// The same law, other chance; 0 is the one that others were measured with.
+    #[must_use]
+    pub fn another(world: u64, n: usize, changed: f32, motion: Motion) -> Self {
+        let mut made = Generator::new(1 + 3 * world);
         let mut crowd = Self {
             position: Vec::with_capacity(n),
             rotation: Vec::with_capacity(n),
@@ -101,8 +107,8 @@ impl Crowd {
             changed,
             window: n,
             motion,
-            chance: Generator::new(2),
-            turns: Generator::new(3),
+            chance: Generator::new(2 + 3 * world),
+            turns: Generator::new(3 + 3 * world),
             tick: 0,
         };
         for _ in 0..n {

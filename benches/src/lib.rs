@@ -18,3 +18,4 @@ pub mod scenes;
 pub mod session;
 pub mod stadium;
 pub mod tap;
+pub mod training;

@@ -4,11 +4,14 @@
 use crate::meter::timed;
 use crate::recording::{Pose, Recording};
 use crate::tap::{Counts, Tap};
+use crate::training::Training;
 use hecs::{Entity, World};
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tidelock::netcore::transport::LinkId;
 use tidelock::policy::Host;
+use tidelock::trained::Tables;
 use tidelock::{Config, Peer, PeerId, Replicate, Schema};
 use tidelock_loopback::{Conditions, Network};
 
@@ -124,7 +127,7 @@ impl Body for Rock {
 }
 
 /// What a recording took; the first moments, in which delays have not come to rest, are left out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Cost {
     /// Moments that were counted.
     pub moments: u64,
@@ -136,6 +139,8 @@ pub struct Cost {
     pub encode: u64,
     /// CPU nanoseconds of the guest's `receive`.
     pub decode: u64,
+    /// Bits of it by what they are for: each component's values under its name, heads of entries and codings, and headers.
+    pub parts: Vec<(String, u64)>,
     /// Did the guest's world hold what the host's does, in the end?
     pub equal: bool,
 }
@@ -149,10 +154,11 @@ struct Run {
 }
 
 impl Run {
-    fn new<B: Body>(rate: u32, age: u32, seed: u64) -> Self {
+    fn new<B: Body>(rate: u32, age: u32, seed: u64, tables: Option<Tables>) -> Self {
         let network = Network::new(seed);
         let (transport, counts) = Tap::new(network.host(), 8);
-        let config = || Config { tick_rate: rate, bandwidth: 1 << 33, session: Some(1), ..Config::default() };
+        let config =
+            || Config { tick_rate: rate, bandwidth: 1 << 33, session: Some(1), tables: tables.clone(), ..Config::default() };
         let down = Conditions { overhead: OVERHEAD, ..Conditions::default() };
         // what a guest sends in a frame comes in before the frame `age` later, half a tick early
         let up = Conditions { latency: Duration::from_secs(1) / (rate * 2) * (2 * age - 1), ..down };
@@ -190,6 +196,15 @@ impl Run {
         })
     }
 
+    /// Bits sent so far by what they are for.
+    fn parts(&self) -> Vec<(String, u64)> {
+        let traffic = self.host.0.traffic(PeerId(1)).unwrap_or_default();
+        let (bytes, _) = self.bytes();
+        let known = traffic.components.iter().map(|c| c.1).sum::<u64>() + traffic.heads;
+        let rest = [("heads".to_owned(), traffic.heads), ("headers".to_owned(), (bytes * 8).saturating_sub(known))];
+        traffic.components.into_iter().chain(rest).collect()
+    }
+
     fn bytes(&self) -> (u64, u64) {
         let stats = self.host.0.stats(PeerId(1)).unwrap_or_default();
         let links = (0..8).map(|n| self.counts.sent(LinkId(n))).sum();
@@ -199,19 +214,28 @@ impl Run {
 
 /// Plays a recording; the host's baselines are `age` ticks old. The first `warm_up` moments are not counted.
 ///
+/// # Errors
+/// If files of tables or of what is recorded cannot be read or written.
+///
 /// # Panics
 /// If the guest does not get in.
-#[must_use]
-pub fn play<B: Body>(recording: &Recording, age: u32, warm_up: usize, seed: u64) -> Cost {
-    let mut run = Run::new::<B>(recording.rate(), age, seed);
+pub fn play<B: Body>(
+    recording: &Recording,
+    age: u32,
+    warm_up: usize,
+    seed: u64,
+    training: &Training,
+) -> Result<Cost, Box<dyn Error>> {
+    let mut run = Run::new::<B>(recording.rate(), age, seed, training.tables()?);
     let (peer, world) = &mut run.host;
     peer.receive(Duration::ZERO, world).expect("time has just begun");
     let entities: Vec<Entity> = recording.moment(0).iter().map(|pose| B::spawn(peer, world, pose)).collect();
     assert!(run.settle(), "the guest did not have the first state after {PATIENCE} frames");
-    let (mut cost, mut before) = (Cost::default(), (0, 0));
+    training.begin(&mut run.host.0);
+    let (mut cost, mut before, mut parts) = (Cost::default(), (0, 0), Vec::new());
     for n in 0..recording.moments() {
         if n == warm_up {
-            before = run.bytes();
+            (before, parts) = (run.bytes(), run.parts());
         }
         let (encode, decode) = run.frame(|world| {
             entities.iter().zip(recording.moment(n)).for_each(|(entity, pose)| B::show(world, *entity, pose));
@@ -224,6 +248,8 @@ pub fn play<B: Body>(recording: &Recording, age: u32, warm_up: usize, seed: u64)
     }
     let after = run.bytes();
     (cost.payload, cost.wire) = (after.0 - before.0, after.1 - before.1);
+    cost.parts = run.parts().into_iter().zip(parts).map(|((name, bits), before)| (name, bits - before.1)).collect();
+    training.end(&mut run.host.0)?;
     cost.equal = run.settle();
-    cost
+    Ok(cost)
 }

@@ -9,6 +9,7 @@ use crate::tap::Aside;
 use hecs::{Entity, World};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tidelock::trained::Tables;
 use tidelock::{Config, NetId, Networked, News, Peer, PeerId, Relevance, Room};
 use tidelock_loopback::{Conditions, Network};
 
@@ -47,12 +48,14 @@ pub enum Seen {
 }
 
 /// What else is unlike a crowd that everybody sees all of, and that nobody enters or leaves.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Shape {
     /// What each guest sees.
     pub seen: Seen,
     /// The part of the entities that ends in each tick, and is replaced by as many new ones.
     pub churn: f32,
+    /// The host's trained tables.
+    pub tables: Option<Tables>,
 }
 
 /// A peer and its world.
@@ -156,7 +159,8 @@ impl<C: Cast> Session<C> {
         let mut delay = || if weather.delays { 1 + delays.below(DELAYS) as u32 } else { weather.ack_delay };
         let transport = within(Side::Network, || Aside(network.host()));
         let host = within(Side::Host, || {
-            let mut peer = Peer::host(C::schema(), transport, config()).expect("the settings are sound");
+            let config = Config { tables: shape.tables.clone(), ..config() };
+            let mut peer = Peer::host(C::schema(), transport, config).expect("the settings are sound");
             let relevance = match shape.seen {
                 Seen::All => None,
                 Seen::HalfByRule => Some(half_by_rule(weather.seed)),

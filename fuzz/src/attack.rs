@@ -13,9 +13,10 @@ use cpu_time::ThreadTime;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tidelock::trained::Tables;
 use tidelock::{Config, PeerId, Relevance};
 use tidelock_netcore::bulk::{Announce, Bulk};
-use tidelock_netcore::control::{self, Control, Digest, Verdict, Welcome};
+use tidelock_netcore::control::{self, Control, Digest, SessionTables, Verdict, Welcome};
 use tidelock_netcore::limits;
 use tidelock_netcore::session::Terms;
 use tidelock_netcore::tick::Tick;
@@ -61,7 +62,19 @@ pub struct Attack {
 /// The configuration of everybody.
 #[must_use]
 pub fn config() -> Config {
-    Config { session: Some(7), name: "x".into(), ..Config::default() }
+    Config { session: Some(7), name: "x".into(), tables: Some(tables()), ..Config::default() }
+}
+
+/// Trained tables: two, in which most tokens have no code.
+#[must_use]
+pub fn tables() -> Tables {
+    let mut bytes = vec![1, 2];
+    for lengths in [[(0, 1), (1, 3), (20, 3), (72, 2)], [(0, 2), (1, 2), (2, 2), (72, 2)]] {
+        let mut halves = [0; 74];
+        lengths.into_iter().for_each(|(token, length)| halves[token] = length);
+        bytes.extend(halves.chunks(2).map(|two| two[0] | two[1] << 4));
+    }
+    Tables::from_bytes(&bytes).expect("complete codes")
 }
 
 impl Attack {
@@ -309,6 +322,7 @@ fn welcome() -> Welcome {
         time_us: 0,
         lease: limits::LEASE * 2,
         peers: vec![(0, "host".into())],
+        tables: Some(SessionTables { digest: tables().digest(), bytes: tables().to_bytes() }),
     }
 }
 

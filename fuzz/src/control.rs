@@ -2,9 +2,11 @@
 //! decoding it allocates no more than [`ALLOCATION_LIMIT`].
 
 use crate::ALLOCATED;
+use crate::attack::tables;
+use tidelock::trained::{Recording, Tables};
 use tidelock_netcore::control::{
-    self, Control, Digest, Hello, OwnershipAnswer, OwnershipRelease, OwnershipRequest, OwnershipVerdict, SchemaEntry, Verdict,
-    Welcome,
+    self, Control, Digest, Hello, OwnershipAnswer, OwnershipRelease, OwnershipRequest, OwnershipVerdict, SchemaEntry, SessionTables,
+    Verdict, Welcome,
 };
 use tidelock_netcore::forks::{Fork, ForkAnswer, ForkAsk, ForkFound, ForkLocated, ForkQuestion, StateDigest};
 use tidelock_netcore::limits;
@@ -21,11 +23,22 @@ pub fn run(data: &[u8]) {
     let decoded = control::decode(data);
     let peak = ALLOCATED.peak_usage().saturating_sub(before);
     assert!(peak <= ALLOCATION_LIMIT, "{} bytes of input made the decoder allocate {peak}", data.len());
+    tables_and_recordings(data);
     let Ok(message) = decoded else { return };
     assert!(data.len() <= limits::MESSAGE_BYTES);
     let mut again = Vec::new();
     control::encode(&message, &mut again);
     assert_eq!(control::decode(&again), Ok(message));
+}
+
+/// The whole input is trained tables, or a recording to train them from. Both begin like a message.
+fn tables_and_recordings(data: &[u8]) {
+    if let Ok(tables) = Tables::from_bytes(data) {
+        assert_eq!(tables.to_bytes(), data);
+    }
+    if let Ok(recording) = Recording::from_bytes(data) {
+        assert_eq!(Recording::from_bytes(&recording.to_bytes()), Ok(recording));
+    }
 }
 
 /// One of each message.
@@ -44,6 +57,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             time_us: 1_500_000,
             lease: 1 << 16,
             peers: vec![(0, "host".into()), (1, "ana".into())],
+            tables: Some(SessionTables { digest: tables().digest(), bytes: tables().to_bytes() }),
         }),
         Control::Joined { peer: 9, name: "ana".into() },
         Control::Left { peer: 9, code: 2, text: "language".into() },
@@ -78,5 +92,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             control::encode(message, &mut out);
             out
         })
+        // and a recording in which nothing was counted
+        .chain([tables().to_bytes(), vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0]])
         .collect()
 }

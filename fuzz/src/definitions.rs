@@ -64,6 +64,7 @@ impl Game {
             time_us: 0,
             lease: limits::LEASE * 2,
             peers: vec![(0, "host".into())],
+            tables: None,
         };
         game.frame();
         let mut bytes = Vec::new();

@@ -17,7 +17,7 @@ fn hello(n: usize) -> Control {
 fn welcome(n: usize) -> Control {
     let peers = vec![(0, String::new()); n];
     let (version, session, epoch, peer, tick_rate, time_us, lease) = (1, 1, 0, 1, 60, 0, 0);
-    Control::Welcome(Welcome { version, session, epoch, peer, tick_rate, time_us, lease, peers })
+    Control::Welcome(Welcome { version, session, epoch, peer, tick_rate, time_us, lease, peers, tables: None })
 }
 
 /// As many elements as fit one message; bitcode spends two bits on each.

@@ -128,6 +128,8 @@ pub struct Hello {
     pub schema: Vec<SchemaEntry>,
     /// Whether `schema` lists everything; if not, the names after its last were left out.
     pub complete: bool,
+    /// Digest of the trained tables that the guest has, if it has any.
+    pub tables: Option<u64>,
     /// What the guest calls itself, at most [`limits::NAME_BYTES`].
     pub name: String,
 }
@@ -160,6 +162,17 @@ pub struct Welcome {
     pub lease: u64,
     /// Who else is there. Those for whom [`Welcome::cut_to_fit`] found no room follow as [`Control::Joined`].
     pub peers: Vec<(u16, String)>,
+    /// The trained tables of the session, if it has any.
+    pub tables: Option<SessionTables>,
+}
+
+/// The trained tables of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SessionTables {
+    /// Their digest.
+    pub digest: u64,
+    /// The tables, at most [`limits::TABLES_BYTES`]; nothing if the guest has said the same digest.
+    pub bytes: Vec<u8>,
 }
 
 /// Digests of the quantised values, by component: equal sums mean equal states.
@@ -187,11 +200,11 @@ impl Hello {
         let mut listed: Vec<SchemaEntry> =
             schema.iter().map(|e| SchemaEntry { name: clean(&e.name, limits::NAME_BYTES), digest: e.digest }).collect();
         listed.sort();
-        let fits = count_that_fit(listed.iter().map(|e| e.name.len())).min(SCHEMA_ENTRIES);
+        let fits = count_that_fit(0, listed.iter().map(|e| e.name.len())).min(SCHEMA_ENTRIES);
         let complete = fits == listed.len();
         listed.truncate(fits);
         let versions = versions.iter().copied().take(limits::VERSIONS).collect();
-        Self { versions, schema_digest, schema: listed, complete, name: clean(name, limits::NAME_BYTES) }
+        Self { versions, schema_digest, schema: listed, complete, tables: None, name: clean(name, limits::NAME_BYTES) }
     }
 }
 
@@ -202,7 +215,8 @@ impl Welcome {
         for (_, name) in &mut self.peers {
             clean_in_place(name, limits::NAME_BYTES);
         }
-        let fits = count_that_fit(self.peers.iter().map(|(_, name)| name.len()));
+        let tables = self.tables.as_ref().map_or(0, |tables| tables.bytes.len());
+        let fits = count_that_fit(tables, self.peers.iter().map(|(_, name)| name.len()));
         self.peers.split_off(fits)
     }
 }
@@ -294,6 +308,9 @@ fn check_welcome(welcome: &mut Welcome) -> Result<(), PeerError> {
     if welcome.time_us >= limits::SESSION_MICROS {
         return Err(PeerError::OverLimit { what: "the time of a welcome" });
     }
+    if let Some(tables) = &welcome.tables {
+        at_most(tables.bytes.len(), limits::TABLES_BYTES, "the tables of a welcome")?;
+    }
     checked_lease(welcome.lease)
 }
 
@@ -318,15 +335,15 @@ fn malformed(what: &'static str, cause: BitError) -> PeerError {
     PeerError::Malformed { what, cause }
 }
 
-/// How many entries fit a message that holds a name and a number each, reckoned on the safe side.
-fn count_that_fit(names: impl Iterator<Item = usize>) -> usize {
-    let mut left = limits::MESSAGE_BYTES - HEAD_BYTES;
+/// How many entries fit a message that holds so many bytes, and a name and a number for each, reckoned on the safe side.
+fn count_that_fit(bytes: usize, names: impl Iterator<Item = usize>) -> usize {
+    let mut left = (limits::MESSAGE_BYTES - HEAD_BYTES).saturating_sub(bytes);
     names.take_while(|name| left.checked_sub(name + ENTRY_BYTES).map(|rest| left = rest).is_some()).count()
 }
 
 const FORMAT: u8 = 1;
 const SCHEMA_ENTRIES: usize = limits::COMPONENTS + limits::KINDS + limits::MESSAGES + limits::INPUTS + limits::ORDERS;
-/// More than all fields of a `Hello` or `Welcome` outside its list can need.
+/// More than all fields of a `Hello` or `Welcome` outside its list, and the bytes of tables, can need.
 const HEAD_BYTES: usize = 512;
 /// More than a number of 64 bits, the length of a name and bitcode's marks can need.
 const ENTRY_BYTES: usize = 12;

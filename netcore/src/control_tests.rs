@@ -22,6 +22,7 @@ fn welcome() -> Welcome {
         time_us: 1_500_000,
         lease: 1 << 16,
         peers: vec![(0, "host".into()), (1, "mara".into())],
+        tables: Some(SessionTables { digest: 7, bytes: vec![1, 2, 3] }),
     }
 }
 
@@ -124,7 +125,7 @@ const GOLDEN: [&str; 9] = [
     "0105000807060504030201",
     "010209000469726973",
     "010704040202013f",
-    "0101010000887766554433221104020300043c0260e316000200000100020200010404686f73746d617261",
+    "0101010000887766554433221104020300043c0260e316000200000100020200010404686f73746d617261010607030639",
     "01080407020500030001",
     "01090609002c01010200",
     "010a0407000400",
@@ -203,6 +204,7 @@ fn lists_and_texts_beyond_their_limits_are_refused() {
         Control::Welcome(Welcome { tick_rate: 0, ..welcome() }),
         Control::Welcome(Welcome { tick_rate: limits::TICK_RATE + 1, ..welcome() }),
         Control::Welcome(Welcome { time_us: limits::SESSION_MICROS, ..welcome() }),
+        Control::Welcome(Welcome { tables: Some(tables(limits::TABLES_BYTES + 1)), ..welcome() }),
         Control::Lease { first: u64::MAX },
         Control::Digest(Digest { round: 0, parts: vec![(0, 0); limits::COMPONENTS + 1] }),
         Control::Verdict(Verdict { round: 0, differing: vec![0; limits::COMPONENTS + 1] }),
@@ -210,6 +212,10 @@ fn lists_and_texts_beyond_their_limits_are_refused() {
     for message in refused {
         assert!(matches!(decode(&bytes_of(&message)), Err(PeerError::OverLimit { .. })), "{message:?}");
     }
+}
+
+fn tables(bytes: usize) -> SessionTables {
+    SessionTables { digest: u64::MAX, bytes: (0..bytes).map(|i| (i * 37) as u8).collect() }
 }
 
 #[test]
@@ -229,11 +235,16 @@ fn the_largest_greetings_fit_one_message() {
     assert!(bytes.len() <= limits::MESSAGE_BYTES, "{} bytes", bytes.len());
     assert_eq!(decode(&bytes), Ok(Control::Hello(hello)));
 
-    let mut welcome = Welcome { peers: (0..limits::PEERS).map(|i| (i as u16, name(i))).collect(), ..welcome() };
-    let rest = welcome.cut_to_fit();
-    assert_eq!(welcome.peers.len() + rest.len(), limits::PEERS);
-    assert_eq!(rest[0].0 as usize, welcome.peers.len(), "the rest follows on");
-    assert!(bytes_of(&Control::Welcome(welcome)).len() <= limits::MESSAGE_BYTES);
+    for tables in [None, Some(tables(0)), Some(tables(limits::TABLES_BYTES))] {
+        let peers = (0..limits::PEERS).map(|i| (i as u16, name(i))).collect();
+        let mut welcome = Welcome { peers, tables, ..welcome() };
+        let rest = welcome.cut_to_fit();
+        assert_eq!(welcome.peers.len() + rest.len(), limits::PEERS);
+        assert_eq!(rest[0].0 as usize, welcome.peers.len(), "the rest follows on");
+        let bytes = bytes_of(&Control::Welcome(welcome.clone()));
+        assert!(bytes.len() <= limits::MESSAGE_BYTES, "{} bytes", bytes.len());
+        assert_eq!(decode(&bytes), Ok(Control::Welcome(welcome)));
+    }
 
     let ordinary: Vec<_> = (0..SCHEMA_ENTRIES).map(|i| entry(&format!("message number {i}"), digest(i))).collect();
     assert!(Hello::new(&[1], 1, &ordinary, "a").complete, "names of ordinary length are all listed");

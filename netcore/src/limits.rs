@@ -103,6 +103,12 @@ pub const STEERED: usize = 8;
 pub const CHECKPOINT_DEPTH: usize = 32;
 /// Bytes of memory that the lists and components of one snapshot may take once they are read: a byte of it can stand for much more.
 pub const CHECKPOINT_MEMORY: usize = 256 << 20;
+/// Trained tables of prefix codes that a session may have.
+pub const TABLES: usize = 64;
+/// Bytes of trained tables as they travel: two, and 37 for each.
+pub const TABLES_BYTES: usize = 2370;
+/// Histograms in one recording that tables are trained from.
+pub const HISTOGRAMS: usize = 4096;
 /// Components (and resources) in a schema.
 pub const COMPONENTS: usize = 63;
 /// Kinds in a schema.

@@ -18,6 +18,7 @@ pub struct Terms {
     versions: Vec<u16>,
     digest: u64,
     schema: Vec<SchemaEntry>,
+    tables: Option<u64>,
 }
 
 impl Terms {
@@ -31,13 +32,25 @@ impl Terms {
         let mut schema = schema.to_vec();
         schema.iter_mut().for_each(|e| e.name = clean(&e.name, limits::NAME_BYTES));
         schema.sort();
-        Self { versions, digest: schema_digest, schema }
+        Self { versions, digest: schema_digest, schema, tables: None }
+    }
+
+    /// A guest's that has trained tables of this digest. A host may have others: they are no matter of agreement.
+    #[must_use]
+    pub fn with_tables(self, tables: Option<u64>) -> Self {
+        Self { tables, ..self }
+    }
+
+    /// The digest of the whole schema.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// The greeting of a guest on these terms.
     #[must_use]
     pub fn hello(&self, name: &str) -> Hello {
-        Hello::new(&self.versions, self.digest, &self.schema, name)
+        Hello { tables: self.tables, ..Hello::new(&self.versions, self.digest, &self.schema, name) }
     }
 
     /// Compares a guest's greeting with the host's terms, and chooses the highest version in common.
@@ -366,6 +379,8 @@ pub struct HostAdmitted {
     pub version: u16,
     /// What it calls itself, cleaned.
     pub name: String,
+    /// The digest of the trained tables that it has.
+    pub tables: Option<u64>,
 }
 
 /// The host has refused a link; it is to be closed with the reason's code and words.
@@ -400,7 +415,7 @@ impl HostGreeting {
         };
         let version = terms.agree(&hello).map_err(Refused::because)?;
         let peer = free.ok_or(Refused::because(DisconnectReason::Full))?;
-        Ok(HostAdmitted { peer, version, name: hello.name })
+        Ok(HostAdmitted { peer, version, name: hello.name, tables: hello.tables })
     }
 
     /// Bytes that were no message, or a state packet before admission.

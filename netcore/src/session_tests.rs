@@ -26,7 +26,7 @@ fn same() -> Terms {
 }
 
 fn welcome(version: u16) -> Welcome {
-    Welcome { version, session: 9, epoch: 1, peer: 4, tick_rate: 60, time_us: 0, lease: 1 << 16, peers: vec![] }
+    Welcome { version, session: 9, epoch: 1, peer: 4, tick_rate: 60, time_us: 0, lease: 1 << 16, peers: vec![], tables: None }
 }
 
 fn refusal(host: &Terms, guest: &Terms) -> String {
@@ -96,8 +96,12 @@ fn a_host_refuses_what_is_out_of_order_full_or_late() {
     assert!(matches!(early.fault, Some(PeerError::OutOfOrder(_))));
     let hello = || Control::Hello(same().hello("mara"));
     assert_eq!(start().handle_message(hello(), &same(), None), Err(Refused { reason: DisconnectReason::Full, fault: None }));
-    let admitted = HostAdmitted { peer: 4, version: 1, name: "mara".into() };
-    assert_eq!(start().handle_message(hello(), &same(), Some(4)), Ok(admitted));
+    let admitted = HostAdmitted { peer: 4, version: 1, name: "mara".into(), tables: None };
+    assert_eq!(start().handle_message(hello(), &same(), Some(4)), Ok(admitted.clone()));
+    // tables are no matter of agreement: the host hears which the guest has, whatever its own are
+    let has = Control::Hello(same().with_tables(Some(9)).hello("mara"));
+    let host = same().with_tables(Some(8));
+    assert_eq!(start().handle_message(has, &host, Some(4)), Ok(HostAdmitted { tables: Some(9), ..admitted }));
 
     assert_eq!(start().next_deadline(), s(5) + limits::HANDSHAKE_TIME);
     let waiting = start().handle_deadline(s(5) + limits::HANDSHAKE_TIME - ms(1)).expect("not yet");

@@ -8,6 +8,7 @@ use crate::news::News;
 use crate::peer::{GuestSide, Knock, Peer, Role};
 use crate::peer_id::PeerId;
 use crate::presence::Owners;
+use crate::trained::{Tables, TablesError};
 use hecs::World;
 use std::time::Duration;
 use tidelock_netcore::clock::SessionClock;
@@ -92,7 +93,9 @@ impl Peer {
                 match result {
                     Ok(Some(message)) => self.host_says(world, &message),
                     Ok(None) => {
-                        self.admitted(link);
+                        if self.admitted(link).is_err() {
+                            return self.end_session(world, DisconnectReason::Malformed, true);
+                        }
                         if self.is_in_session() {
                             self.take_early(world, link);
                         }
@@ -171,6 +174,7 @@ impl Peer {
             time_us: self.time.session.unwrap_or_default().as_micros() as u64,
             lease: self.names.grant(peer),
             peers: self.roster.iter().map(|(p, name)| (p.0, name.clone())).collect(),
+            tables: self.tables().map(|tables| tables.to_wire(admitted.tables)),
         };
         let unnamed = welcome.cut_to_fit();
         let (first, tick, now) = (self.config.counters_from, self.time.tick, self.time.now);
@@ -187,6 +191,7 @@ impl Peer {
             self.audience.is_some(),
         );
         link.incoming.set_rate(self.config.tick_rate);
+        link.incoming.set_tables(self.tuner.trained.clone());
         link.subscriber.whole_bases = self.config.packing.bases;
         self.tuner.set_rate(self.config.tick_rate);
         let mut fits = link.post_control(&Control::Welcome(welcome));
@@ -210,10 +215,11 @@ impl Peer {
         self.news.push(News::Joined { peer, name: admitted.name });
     }
 
-    /// Guest: the host has let us in.
-    fn admitted(&mut self, link: LinkId) {
-        let Role::Guest(guest) = &mut self.role else { return };
-        let GuestState::Admitted(Admitted { welcome }) = guest.machine.state() else { return };
+    /// Guest: the host has let us in, if what it sends of the session's tables is some.
+    fn admitted(&mut self, link: LinkId) -> Result<(), TablesError> {
+        let Role::Guest(guest) = &mut self.role else { return Ok(()) };
+        let GuestState::Admitted(Admitted { welcome }) = guest.machine.state() else { return Ok(()) };
+        self.tuner.trained = Tables::of_session(self.config.tables.as_ref(), welcome.tables.as_ref())?;
         let now = self.time.now;
         let time = Duration::from_micros(welcome.time_us);
         let clock = SessionClock::start(time, now, Duration::ZERO);
@@ -240,6 +246,7 @@ impl Peer {
             false,
         );
         link.incoming.set_rate(self.config.tick_rate);
+        link.incoming.set_tables(self.tuner.trained.clone());
         link.subscriber.whole_bases = self.config.packing.bases;
         self.tuner.set_rate(self.config.tick_rate);
         self.links.push(link);
@@ -247,6 +254,7 @@ impl Peer {
         for (peer, name) in others {
             self.news.push(News::Joined { peer, name });
         }
+        Ok(())
     }
 
     /// A message of another lane than that of control. Lanes are independent of each other, so it may come before the welcome.

@@ -1,7 +1,7 @@
 //! Values to bits and back. [`Layout::write`] trusts its caller, [`Layout::read`] trusts nobody and allocates nothing. The bits
 //! are specified in [`layout`](crate::layout).
 
-use crate::codes;
+use crate::codes::{self, Chosen, Table};
 use crate::field::{float_is_canonical, quat_is_canonical, text_bytes};
 use crate::layout::{AGE_ORDERS, FieldCode, Layout};
 use crate::netid::NetId;
@@ -16,7 +16,7 @@ impl Layout {
     /// Writes the value `now`: as a difference to `base`, the value that the receiver had `age` ticks before, or whole. The tables of
     /// the code follow from the orders of the fields and the age.
     pub fn write(&self, now: &[u32], base: Option<&[u32]>, age: u64, w: &mut BitWriter) {
-        self.write_with(now, base, self.tables(age), w);
+        self.write_with(now, base, Chosen::fixed(self.tables(age)), w);
     }
 
     /// Reads what [`write`](Self::write) wrote, with the same base and age, into `out`, whose content after an error is
@@ -25,7 +25,7 @@ impl Layout {
     /// # Errors
     /// [`BitError`] if the input ends too early or holds what no value of this layout could have made.
     pub fn read(&self, base: Option<&[u32]>, age: u64, r: &mut BitReader<'_>, out: &mut [u32]) -> Result<(), BitError> {
-        self.read_with(base, self.tables(age), r, out)
+        self.read_with(base, Chosen::fixed(self.tables(age)), r, out)
     }
 
     /// The tables for a base of that age, one for each field that has one.
@@ -34,7 +34,7 @@ impl Layout {
     }
 
     /// Writes a value as its difference to a guess, with these tables.
-    pub(crate) fn write_with(&self, now: &[u32], guess: Option<&[u32]>, tables: &[u8], w: &mut BitWriter) {
+    pub(crate) fn write_with(&self, now: &[u32], guess: Option<&[u32]>, tables: Chosen<'_>, w: &mut BitWriter) {
         debug_assert_eq!(now.len(), self.words());
         debug_assert!(guess.is_none_or(|g| g.len() == now.len()));
         // Entries before this one have no base: an option that was empty then.
@@ -70,7 +70,7 @@ impl Layout {
     pub(crate) fn read_with(
         &self,
         guess: Option<&[u32]>,
-        tables: &[u8],
+        tables: Chosen<'_>,
         r: &mut BitReader<'_>,
         out: &mut [u32],
     ) -> Result<(), BitError> {
@@ -112,16 +112,16 @@ impl Layout {
 
 /// The table of the next field, if it has one.
 #[inline]
-fn next_table(code: FieldCode, tables: &mut &[u8]) -> u8 {
+fn next_table<'a>(code: FieldCode, tables: &mut Chosen<'a>) -> &'a Table {
     if !code.has_table() {
-        return codes::RAW;
+        return codes::table(codes::RAW);
     }
-    let (first, rest) = tables.split_first().expect("there is a table for each field that has one");
+    let (first, rest) = tables.next().expect("there is a table for each field that has one");
     *tables = rest;
-    *first
+    first
 }
 
-fn words_of(codes: &[FieldCode]) -> usize {
+pub(crate) fn words_of(codes: &[FieldCode]) -> usize {
     codes.iter().map(|c| c.words()).sum()
 }
 
@@ -201,16 +201,15 @@ fn get_bytes(cap: u32, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), B
 }
 
 #[inline]
-fn put_difference(code: FieldCode, value: &[u32], old: &[u32], table: u8, w: &mut BitWriter) {
+fn put_difference(code: FieldCode, value: &[u32], old: &[u32], table: &Table, w: &mut BitWriter) {
     match code {
         FieldCode::Number { .. } | FieldCode::Wrapping { .. } => {
-            if !codes::table(table).put(surprise(code, value[0], old[0]), w) {
+            if !table.put(surprise(code, value[0], old[0]), w) {
                 put_absolute(code, value, w);
             }
         }
         FieldCode::Choice { count: ..=2 } | FieldCode::Maybe { .. } => put_absolute(code, value, w),
         FieldCode::Quat { .. } => {
-            let table = codes::table(table);
             let z = [1, 2, 3].map(|i| surprise(code, value[i], old[i]));
             if value[0] == old[0] && z.iter().all(|z| table.has(*z)) {
                 z.iter().for_each(|z| _ = table.put(*z, w));
@@ -234,19 +233,18 @@ fn put_difference(code: FieldCode, value: &[u32], old: &[u32], table: u8, w: &mu
 }
 
 #[inline]
-fn get_difference(code: FieldCode, old: &[u32], table: u8, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), BitError> {
+fn get_difference(code: FieldCode, old: &[u32], table: &Table, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), BitError> {
     match code {
-        FieldCode::Number { max, .. } => match codes::table(table).get(r)? {
+        FieldCode::Number { max, .. } => match table.get(r)? {
             None => get_absolute(code, r, value)?,
             Some(z) => value[0] = moved(old[0], z, max)?,
         },
-        FieldCode::Wrapping { bits } => match codes::table(table).get(r)? {
+        FieldCode::Wrapping { bits } => match table.get(r)? {
             None => get_absolute(code, r, value)?,
             Some(z) => value[0] = old[0].wrapping_add(unzigzag(z) as u32) & ((1 << bits) - 1),
         },
         FieldCode::Choice { count: ..=2 } | FieldCode::Maybe { .. } => get_absolute(code, r, value)?,
         FieldCode::Quat { bits } => {
-            let table = codes::table(table);
             let Some(first) = table.get(r)? else { return get_absolute(code, r, value) };
             value[0] = old[0];
             let most = (1 << bits) - 2;

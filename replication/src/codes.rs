@@ -8,16 +8,22 @@
 //! | 16 + 2(n − 4) + b, n from 4 to 31 | z with n + 1 bits, the second highest of which is b | the n − 1 lower bits |
 //! | 72 | none of these: what follows is the value itself | the absolute form of the field |
 //!
-//! A **table** is a canonical prefix code of the 73 tokens, none longer than 10 bits. Lengths follow from weights, which are those
-//! of a distribution of z: tables 0 to 41 of an exponential one with mean 0.15 · 1.6ⁱ, tables 42 to 61 of the positive half of a
-//! normal one with deviation 1.5 · 1.6ⁱ, i counted from the first of each. Table 62 has nothing but token 72, of no bits: every value
-//! is absolute. The lengths of all tables stand in `docs/codes.txt`, which is part of the format.
+//! A **table** is a canonical prefix code of these tokens, none longer than 10 bits. A token that is worth no code has none; where it
+//! would be needed, token 72 is written and the value itself. Lengths follow from weights, which are those of a distribution of z with
+//! a wider one mixed in, for what comes as a surprise: tables 0 to 41 of an exponential one with mean 0.15 · 1.6ⁱ and a twentieth of
+//! one four times as wide; tables 42 to 47 of the positive half of a normal one with deviation 1.5 · 1.6ⁱ and a hundredth of an
+//! exponential one four times as wide; tables 48 to 57 of a normal one with deviation 1.2 · 1.5ⁱ, a fifth of an exponential one 2.5
+//! times and a twentieth of one 20 times as wide, i counted from the first of each. Tables 58 to 61 are for what is nearly right or
+//! else anything: six tenths of an exponential one with mean 0.5, and the rest on all tokens below 26, 32, 40 or 52 alike. Table 62
+//! has nothing but token 72, of no bits: every value is absolute. The lengths of all tables stand in `docs/codes.txt`, which is part
+//! of the format. A session may have [trained](crate::trained) ones beside them.
 //!
 //! Codes are given out in ascending order of length, then token, counting up, as in RFC 1951, 3.2.2; they are written from their
 //! *first* bit on, so that the reader finds them by looking a fixed number of bits ahead.
 
 use std::sync::LazyLock;
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
+use tidelock_netcore::limits;
 
 /// Tokens of a table.
 pub(crate) const TOKENS: usize = 73;
@@ -27,16 +33,45 @@ pub(crate) const ESCAPE: usize = TOKENS - 1;
 pub(crate) const LONGEST: u32 = 10;
 /// Tables after an exponential distribution, the first ones.
 const EXPONENTIAL: usize = 42;
-/// Tables after a normal one.
-const NORMAL: usize = 20;
+/// Tables after a normal one, with a narrow and with a wide tail.
+const NORMAL: usize = 6;
+const TAILED: usize = 10;
+/// Tables for what is either nearly right or off by anything: all tokens below these are as likely as each other, beside a spike.
+const TOPS: [usize; 4] = [26, 32, 40, 52];
+const SPIKE_MEAN: f64 = 0.5;
+/// How much the spike has of all.
+const SPIKE: f64 = 0.6;
 /// The table in which every value is absolute.
-pub(crate) const RAW: u8 = (EXPONENTIAL + NORMAL) as u8;
+pub(crate) const RAW: u8 = (EXPONENTIAL + NORMAL + TAILED + TOPS.len()) as u8;
 /// How many tables there are.
 pub(crate) const TABLES: usize = RAW as usize + 1;
 
 const RATIO: f64 = 1.6;
 const FIRST_MEAN: f64 = 0.15;
-const FIRST_DEVIATION: f64 = 1.5;
+
+/// Tables after one kind of distribution, of rising width.
+struct Family {
+    tables: usize,
+    normal: bool,
+    /// Mean or deviation of the first, and of each next one as so many times that.
+    first: f64,
+    ratio: f64,
+    /// Wider exponential distributions that are mixed in: how much of each, and how many times as wide it is.
+    tails: &'static [(f64, f64)],
+}
+
+const FAMILIES: [Family; 3] = [
+    Family { tables: EXPONENTIAL, normal: false, first: FIRST_MEAN, ratio: RATIO, tails: &[(0.05, 4.0)] },
+    Family { tables: NORMAL, normal: true, first: 1.5, ratio: 1.6, tails: &[(0.01, 4.0)] },
+    Family { tables: TAILED, normal: true, first: 1.2, ratio: 1.5, tails: &[(0.2, 2.5), (0.05, 20.0)] },
+];
+/// A token that is rarer has no code.
+const RARE: f64 = 1e-4;
+/// How often the escape is taken to come, and 0 at least.
+const ESCAPES: f64 = 2e-3;
+/// What stands for 1 in weights.
+const ONE: f64 = 1e9;
+
 /// Small numbers have their code and their own bits in one look.
 const SMALL: usize = 256;
 /// The most bits of one of them: the two highest bits of a number are in its token.
@@ -44,10 +79,58 @@ pub(crate) const SMALL_BITS: u32 = LONGEST + SMALL.ilog2() - 2;
 
 static TABLE: LazyLock<Vec<Table>> = LazyLock::new(|| (0..TABLES).map(|i| Table::new(&lengths(i))).collect());
 
-/// A table by its number, below [`TABLES`].
+/// A fixed table by its number, below [`TABLES`].
 #[inline]
 pub(crate) fn table(index: u8) -> &'static Table {
     &TABLE[usize::from(index)]
+}
+
+/// The number of the first trained table of a session: it has up to [`limits::TABLES`] of them beside the fixed ones.
+pub(crate) const TRAINED: u8 = 64;
+const _: () = assert!(TABLES < TRAINED as usize && limits::TABLES <= 64);
+
+/// Bits of the number of a trained table, of so many.
+pub(crate) fn number_bits(trained: usize) -> u32 {
+    usize::BITS - trained.saturating_sub(1).leading_zeros()
+}
+
+/// The tables of the fields of a component that have one, by number, and the session's trained ones.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) indices: &'a [u8],
+    trained: &'a [Table],
+}
+
+impl<'a> Chosen<'a> {
+    /// All of these are fixed ones.
+    #[inline]
+    pub(crate) fn fixed(indices: &'a [u8]) -> Self {
+        Self { indices, trained: &[] }
+    }
+
+    #[inline]
+    pub(crate) fn among(indices: &'a [u8], trained: &'a [Table]) -> Self {
+        Self { indices, trained }
+    }
+
+    /// That of the first field, if there is one left, and those of the fields after it.
+    #[inline]
+    pub(crate) fn next(self) -> Option<(&'a Table, Self)> {
+        let (first, rest) = self.indices.split_first()?;
+        Some((self.look_up(*first), Self { indices: rest, trained: self.trained }))
+    }
+
+    /// That of a field.
+    #[inline]
+    pub(crate) fn of(self, field: usize) -> &'a Table {
+        self.look_up(self.indices[field])
+    }
+
+    #[inline]
+    fn look_up(self, index: u8) -> &'a Table {
+        // whoever reads a number compares it with how many there are
+        if index < TRAINED { table(index) } else { &self.trained[usize::from(index - TRAINED)] }
+    }
 }
 
 /// The exponential table for differences whose z is about `mean`.
@@ -69,23 +152,30 @@ pub(crate) struct Table {
     codes: [(u16, u8); TOKENS],
     /// By the next [`LONGEST`] bits: z's high part (or the escape's mark) from bit 9 up, own bits from bit 4, length below.
     look: Box<[u64; 1 << LONGEST]>,
-    /// By token: code length and own bits.
+    /// By token: code length and own bits; of one without a code those of the escape.
     pub(crate) cost: [u8; TOKENS],
+    /// Bit t: of token t the value itself follows.
+    pub(crate) absolute: u128,
 }
 
 /// In place of a number of own bits: the escape.
 const NO_NUMBER: u64 = 31;
 
 impl Table {
-    fn new(lengths: &[u8; TOKENS]) -> Self {
+    /// From code lengths that make a complete code, in which the escape has its part.
+    pub(crate) fn new(lengths: &[u8; TOKENS]) -> Self {
         let codes = canonical(lengths);
-        let mut table = Self { small: [0; SMALL], codes, look: Box::new([0; 1 << LONGEST]), cost: [0; TOKENS] };
+        let (cost, absolute) = ([lengths[ESCAPE]; TOKENS], 0);
+        let mut table = Self { small: [0; SMALL], codes, look: Box::new([0; 1 << LONGEST]), cost, absolute };
         for (token, &(code, len)) in codes.iter().enumerate() {
             let (low, own) = if token == ESCAPE { (0, 0) } else { meaning(token) };
-            table.cost[token] = len + own as u8;
-            if len == 0 && token != ESCAPE {
-                continue; // the raw table has but one token
+            if len == 0 || token == ESCAPE {
+                table.absolute |= 1 << token;
             }
+            if len == 0 && token != ESCAPE {
+                continue; // the escape stands for it
+            }
+            table.cost[token] = len + own as u8;
             let mark = if token == ESCAPE { NO_NUMBER } else { u64::from(own) };
             let step = 1usize << len;
             for at in (usize::from(code)..1 << LONGEST).step_by(step) {
@@ -108,7 +198,7 @@ impl Table {
     pub(crate) fn put(&self, z: u64, w: &mut BitWriter) -> bool {
         if z < SMALL as u64 {
             let entry = self.small[z as usize];
-            // of the raw table all entries are empty
+            // where a token has no code there is nothing
             if entry != 0 {
                 w.put(u64::from(entry & 0xff_ffff), entry >> 24);
                 return true;
@@ -192,31 +282,82 @@ fn meaning(token: usize) -> (u64, u32) {
     (1 << n | ((token as u64 - 16) & 1) << (n - 1), n - 1)
 }
 
+/// How many bits follow a token.
+pub(crate) fn own_bits(token: usize) -> u32 {
+    if token == ESCAPE { 0 } else { meaning(token).1 }
+}
+
 /// The code lengths of a table, by token.
 pub(crate) fn lengths(index: usize) -> [u8; TOKENS] {
     let mut lengths = [0; TOKENS];
-    if index == usize::from(RAW) {
-        return lengths;
+    let mut step = index;
+    for family in &FAMILIES {
+        if step < family.tables {
+            shortest(&symbols(&family.shares(step)), &mut lengths);
+            return lengths;
+        }
+        step -= family.tables;
     }
-    let mut weights = [1u64; TOKENS];
-    let (normal, step) = if index < EXPONENTIAL { (false, index) } else { (true, index - EXPONENTIAL) };
-    let mut scale = if normal { FIRST_DEVIATION } else { FIRST_MEAN };
-    (0..step).for_each(|_| scale *= RATIO);
-    for (token, weight) in weights.iter_mut().enumerate().take(ESCAPE) {
-        let (low, own) = meaning(token);
-        let width = (1u64 << own) as f64;
-        let share = if normal {
-            let middle = (low as f64 + (width - 1.0) / 2.0) / scale;
-            width / scale * decay(middle * middle / 2.0)
-        } else {
-            // a geometric distribution on whole numbers: q to the power of low, less that of what comes after
-            let q = scale / (1.0 + scale);
-            power(q, low) - power(q, low + (1 << own))
-        };
-        *weight += (share * 1e9) as u64;
+    // the raw one has none
+    if let Some(top) = TOPS.get(step) {
+        let mut all = shares(|token| exponential(token, SPIKE_MEAN));
+        for (token, share) in all.iter_mut().enumerate() {
+            let even = if token < *top { 1.0 / *top as f64 } else { 0.0 };
+            *share = *share * SPIKE + even * (1.0 - SPIKE);
+        }
+        shortest(&symbols(&all), &mut lengths);
     }
-    limited(&mut weights, &mut lengths);
     lengths
+}
+
+/// The tokens that are common enough for a code, and the escape, with their weights.
+fn symbols(shares: &[f64; ESCAPE]) -> Vec<(u64, usize)> {
+    let weight = |share: f64| (share * ONE) as u64;
+    let mut symbols = vec![(weight(ESCAPES), ESCAPE)];
+    // what has not changed at all is common whatever the others do
+    symbols.push((weight(shares[0].max(ESCAPES)), 0));
+    let others = shares.iter().enumerate().skip(1).filter(|(_, share)| **share > RARE);
+    symbols.extend(others.map(|(token, share)| (weight(*share), token)));
+    symbols
+}
+
+impl Family {
+    /// How much each token but the escape has of all in one of its tables.
+    fn shares(&self, step: usize) -> [f64; ESCAPE] {
+        let mut scale = self.first;
+        (0..step).for_each(|_| scale *= self.ratio);
+        let mut all = shares(|token| if self.normal { normal(token, scale) } else { exponential(token, scale) });
+        let tails: f64 = self.tails.iter().map(|tail| tail.0).sum();
+        all.iter_mut().for_each(|share| *share *= 1.0 - tails);
+        for (part, reach) in self.tails {
+            let tail = shares(|token| exponential(token, scale * reach));
+            all.iter_mut().zip(tail).for_each(|(share, tail)| *share += part * tail);
+        }
+        all
+    }
+}
+
+/// What is given of each token but the escape, as shares of all of it.
+fn shares(of: impl Fn(usize) -> f64) -> [f64; ESCAPE] {
+    let weights: [f64; ESCAPE] = std::array::from_fn(of);
+    let sum: f64 = weights.iter().sum();
+    weights.map(|weight| weight / sum)
+}
+
+/// The part of the numbers of a token in the positive half of a normal distribution, taken in their middle.
+fn normal(token: usize, deviation: f64) -> f64 {
+    let (low, own) = meaning(token);
+    let width = (1u64 << own) as f64;
+    let middle = (low as f64 + (width - 1.0) / 2.0) / deviation;
+    width / deviation * decay(middle * middle / 2.0)
+}
+
+/// The part of the numbers of a token in a geometric distribution on whole numbers: q to the power of the lowest, less that of what
+/// comes after.
+fn exponential(token: usize, mean: f64) -> f64 {
+    let (low, own) = meaning(token);
+    let q = mean / (1.0 + mean);
+    power(q, low) - power(q, low + (1 << own))
 }
 
 /// e to the power of −x, close enough, with operations that come out the same on every machine.
@@ -240,41 +381,39 @@ fn power(q: f64, mut exponent: u64) -> f64 {
     y
 }
 
-/// Huffman's lengths; while one is too long, the least weights are raised.
-fn limited(weights: &mut [u64; TOKENS], lengths: &mut [u8; TOKENS]) {
-    let total: u64 = weights.iter().sum();
-    let mut floor = total >> (LONGEST + 3);
-    loop {
-        huffman(weights, lengths);
-        if lengths.iter().all(|l| u32::from(*l) <= LONGEST) {
-            return;
-        }
-        floor += total >> (LONGEST + 3);
-        weights.iter_mut().for_each(|w| *w = (*w).max(floor));
+/// The lengths of the best prefix code of at most [`LONGEST`] bits, by merging packages: in each of so many rounds, what there is
+/// (lightest first) is paired, and the pairs join the symbols. A symbol's length is how often it is in the lightest 2n − 2 packages
+/// of the last round. At least two symbols, at most [`TOKENS`].
+pub(crate) fn shortest(symbols: &[(u64, usize)], lengths: &mut [u8; TOKENS]) {
+    let mut singles: Vec<Package> = symbols.iter().map(|&(weight, token)| Package::of(weight, token)).collect();
+    singles.sort_by_key(|package| package.weight); // stable: of equals the first
+    let mut packages = singles.clone();
+    for _ in 1..LONGEST {
+        let pairs = packages.chunks_exact(2).map(|pair| pair[0].with(&pair[1]));
+        let mut next: Vec<Package> = singles.iter().cloned().chain(pairs).collect();
+        next.sort_by_key(|package| package.weight);
+        packages = next;
+    }
+    for package in &packages[..2 * symbols.len() - 2] {
+        lengths.iter_mut().zip(&package.times).for_each(|(length, times)| *length += times);
     }
 }
 
-/// Joins the two lightest again and again; of equals the one that was there first.
-fn huffman(weights: &[u64; TOKENS], lengths: &mut [u8; TOKENS]) {
-    let mut nodes: Vec<(u64, usize)> = weights.iter().copied().enumerate().map(|(i, w)| (w, i)).collect();
-    let mut parents = vec![0; TOKENS];
-    while nodes.len() > 1 {
-        nodes.sort_unstable();
-        let joined = parents.len();
-        parents.push(0);
-        let weight = nodes[0].0 + nodes[1].0;
-        parents[nodes[0].1] = joined;
-        parents[nodes[1].1] = joined;
-        nodes.splice(0..2, [(weight, joined)]);
+#[derive(Clone)]
+struct Package {
+    weight: u64,
+    times: [u8; TOKENS],
+}
+
+impl Package {
+    fn of(weight: u64, token: usize) -> Self {
+        let mut times = [0; TOKENS];
+        times[token] = 1;
+        Self { weight, times }
     }
-    let root = parents.len() - 1;
-    for (token, length) in lengths.iter_mut().enumerate() {
-        let (mut at, mut depth) = (token, 0);
-        while at != root {
-            at = parents[at];
-            depth += 1;
-        }
-        *length = depth;
+
+    fn with(&self, other: &Self) -> Self {
+        Self { weight: self.weight + other.weight, times: std::array::from_fn(|i| self.times[i] + other.times[i]) }
     }
 }
 
@@ -311,7 +450,8 @@ mod tests {
                 let bytes = w.to_bytes();
                 let read = table(index).get(&mut BitReader::new(&bytes)).unwrap();
                 assert_eq!(read, said.then_some(z), "table {index}");
-                assert_eq!(said, index != RAW && z < 1 << 32, "z {z} table {index}");
+                let has = lengths(index.into())[token(z).0] > 0;
+                assert_eq!(said, has && token(z).0 != ESCAPE, "z {z} table {index}");
             }
         }
     }
@@ -319,9 +459,12 @@ mod tests {
     #[test]
     fn codes_use_every_bit_and_none_twice() {
         for index in 0..usize::from(RAW) {
-            let sum: u32 = lengths(index).iter().map(|l| 1 << (LONGEST - u32::from(*l))).sum();
+            let lengths = lengths(index);
+            let sum: u32 = lengths.iter().filter(|l| **l > 0).map(|l| 1 << (LONGEST - u32::from(*l))).sum();
             assert_eq!(sum, 1 << LONGEST, "table {index}");
+            assert!(lengths[0] > 0 && lengths[ESCAPE] > 0, "table {index}");
         }
+        assert_eq!(lengths(RAW.into()), [0; TOKENS]);
     }
 
     #[test]

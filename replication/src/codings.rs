@@ -10,15 +10,17 @@
 //!         is the baseline; that rows change whose component before, of those that occur, does
 //!    1    1: values are differences to the baseline, with the usual tables for its age; else 0 and
 //!    2      what the guess is made from: 0 the baseline alone, 1 the last motion, 2 a velocity
-//!    6      the table of the first field that has one
-//!  1 +      for each further one: 1 the same table, or 0 and 6 bits
+//!    6 +    the table of the first field that has one: 0 to 62 a fixed one, or 63 and the number of a trained one, in as many bits as
+//!         the greatest number has
+//!  1 +      for each further one: 1 the same table, or 0 and its number like that
 //! ```
 
 use crate::block::bits;
-use crate::codes;
+use crate::codes::{self, Chosen};
 use crate::forecast::Forecast;
 use crate::layout::Layout;
 use crate::schema::Inner;
+use crate::trained::Tables;
 use smallvec::SmallVec;
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
 use tidelock_netcore::limits;
@@ -51,6 +53,8 @@ pub(crate) struct Codings {
     pub(crate) components: Vec<Coding>,
     /// Session ticks from the baseline to now; only told where a velocity is used.
     pub(crate) elapsed: u64,
+    /// The session's trained tables.
+    pub(crate) trained: Option<Tables>,
 }
 
 impl Codings {
@@ -72,13 +76,15 @@ impl Codings {
 
     /// The tables of a component in plain entries against a baseline of that age.
     #[inline]
-    pub(crate) fn tables<'a>(&'a self, c: usize, layout: &'a Layout, age: u64) -> &'a [u8] {
+    pub(crate) fn tables<'a>(&'a self, c: usize, layout: &'a Layout, age: u64) -> Chosen<'a> {
         let own = &self.components[c].tables;
-        if own.is_empty() { layout.tables(age) } else { own }
+        let indices = if own.is_empty() { layout.tables(age) } else { own };
+        Chosen::among(indices, Tables::codes(self.trained.as_ref()))
     }
 
     /// Writes how these components are coded; `blocks`: they come in blocks, with masks.
     pub(crate) fn write(&self, components: u64, blocks: bool, w: &mut BitWriter) {
+        let trained = Tables::codes(self.trained.as_ref()).len();
         w.put(components, self.components.len() as u32);
         let moves = bits(components).any(|c| self.components[c as usize].forecast == Forecast::Velocity);
         w.flag(moves);
@@ -92,12 +98,12 @@ impl Codings {
             w.flag(coding.tables.is_empty());
             let Some((&first, rest)) = coding.tables.split_first() else { continue };
             w.put(coding.forecast as u64, 2);
-            w.put(first.into(), 6);
+            write_table(trained, first, w);
             let mut before = first;
             for &table in rest {
                 w.flag(table == before);
                 if table != before {
-                    w.put(table.into(), 6);
+                    write_table(trained, table, w);
                 }
                 before = table;
             }
@@ -108,6 +114,7 @@ impl Codings {
     pub(crate) fn read(&mut self, schema: &Inner, blocks: bool, r: &mut BitReader<'_>) -> Result<u64, BitError> {
         let columns = schema.columns();
         self.reset(columns);
+        let trained = Tables::codes(self.trained.as_ref()).len();
         let components = r.get(columns as u32)?;
         let moves = r.flag()?;
         if moves {
@@ -136,11 +143,11 @@ impl Codings {
                 2 if known => Forecast::Velocity,
                 _ => return Err(BitError::OutOfRange),
             };
-            let mut table = read_table(r)?;
+            let mut table = read_table(trained, r)?;
             coding.tables.push(table);
             for _ in 1..layout.tables(1).len() {
                 if !r.flag()? {
-                    table = read_table(r)?;
+                    table = read_table(trained, r)?;
                 }
                 coding.tables.push(table);
             }
@@ -152,10 +159,26 @@ impl Codings {
     }
 }
 
-fn read_table(r: &mut BitReader<'_>) -> Result<u8, BitError> {
-    let table = r.get(6)? as u8;
-    if usize::from(table) < codes::TABLES { Ok(table) } else { Err(BitError::OutOfRange) }
+fn write_table(trained: usize, table: u8, w: &mut BitWriter) {
+    match table.checked_sub(codes::TRAINED) {
+        None => w.put(table.into(), 6),
+        Some(number) => w.put(u64::from(number) << 6 | TRAINED, 6 + codes::number_bits(trained)),
+    }
 }
+
+/// `trained`: how many trained tables there are.
+fn read_table(trained: usize, r: &mut BitReader<'_>) -> Result<u8, BitError> {
+    let table = r.get(6)?;
+    if table != TRAINED {
+        return Ok(table as u8);
+    }
+    let number = r.get(codes::number_bits(trained))? as u8;
+    if usize::from(number) < trained { Ok(codes::TRAINED + number) } else { Err(BitError::OutOfRange) }
+}
+
+/// In place of a fixed table's number: that of a trained one follows.
+const TRAINED: u64 = codes::TABLES as u64;
+const _: () = assert!(TRAINED == 63);
 
 #[cfg(test)]
 mod tests {
@@ -198,6 +221,7 @@ mod tests {
             w.flag(false);
             w.put(forecast, 2);
             w.put(table, 6);
+            w.put(0, 6); // the number of a trained one, where there is one to be
         }
     }
 
@@ -205,7 +229,7 @@ mod tests {
     fn what_no_honest_sender_says_is_refused() {
         assert_eq!(read(moves(limits::ELAPSED, 2, 62)), Ok(0b100));
         assert_eq!(read(moves(limits::ELAPSED + 1, 2, 62)), Err(BitError::OutOfRange), "further than a packet may speak of");
-        assert_eq!(read(moves(3, 2, 63)), Err(BitError::OutOfRange), "there is no table 63");
+        assert_eq!(read(moves(3, 2, 63)), Err(BitError::OutOfRange), "there are no trained tables");
         assert_eq!(read(moves(3, 3, 0)), Err(BitError::OutOfRange), "there is no fourth guess");
         let other = |column: u64| {
             move |w: &mut BitWriter| {
@@ -220,6 +244,45 @@ mod tests {
         };
         assert_eq!(read(other(0b1000)), Err(BitError::OutOfRange), "nothing says how a speed changes");
         assert_eq!(read(other(0b10)), Err(BitError::OutOfRange), "a flag has no table");
+    }
+
+    /// Which trained tables there are is known from elsewhere: what names another is refused, and so is every part of it.
+    #[test]
+    fn a_trained_table_is_named_by_its_number() {
+        // one whose only codes are those of 0 and of the escape, and one of 0, 1 and the escape
+        let mut bytes = vec![1, 2];
+        bytes.extend([[1, 0], [1, 2]].iter().flat_map(|first| first.iter().copied().chain([0; 34]).chain([1])));
+        (bytes[2], bytes[39], bytes[75]) = (1, 1 | 2 << 4, 2);
+        bytes[40] = 0;
+        let tables = Tables::from_bytes(&bytes).unwrap();
+        let mut said = Codings { trained: Some(tables.clone()), ..Codings::default() };
+        said.reset(4);
+        said.components[2].tables.push(codes::TRAINED + 1);
+        said.components[3].tables.push(7);
+        let mut w = BitWriter::new();
+        said.write(0b1100, true, &mut w);
+        let bytes = w.to_bytes();
+        let schema = schema();
+        let read = |bytes: &[u8], trained: Option<Tables>| {
+            let mut codings = Codings { trained, ..Codings::default() };
+            codings.read(&schema.0, true, &mut BitReader::new(bytes)).map(|components| (components, codings))
+        };
+        assert_eq!(read(&bytes, Some(tables.clone())), Ok((0b1100, said.clone())));
+        assert_eq!(read(&bytes, None), Err(BitError::OutOfRange), "the session has no trained tables");
+        for cut in 0..bytes.len() {
+            assert_eq!(read(&bytes[..cut], Some(tables.clone())), Err(BitError::Truncated), "{cut} bytes");
+        }
+        // of three tables the number has two bits, of which the last is more than there are
+        let mut three = tables.to_bytes();
+        three[1] = 3;
+        three.extend_from_within(2..39);
+        said.trained = Some(Tables::from_bytes(&three).unwrap());
+        for (table, read_as) in [(2, Ok(())), (3, Err(BitError::OutOfRange))] {
+            said.components[2].tables[0] = codes::TRAINED + table;
+            w.clear();
+            said.write(0b1100, true, &mut w);
+            assert_eq!(read(&w.to_bytes(), said.trained.clone()).map(|_| ()), read_as, "table {table} of three");
+        }
     }
 
     #[test]

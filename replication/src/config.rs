@@ -2,6 +2,7 @@
 
 use crate::error::UsageError;
 use crate::packing::Packing;
+use crate::trained::Tables;
 use std::time::Duration;
 use tidelock_netcore::limits;
 
@@ -44,6 +45,9 @@ pub struct Config {
     pub on_fork: OnFork,
     /// How what this peer publishes is packed.
     pub packing: Packing,
+    /// Trained tables, with which what is published takes fewer bytes: see [`trained`](crate::trained). The host's are those of the
+    /// session, for both directions; a guest that has others, or none, gets them as it joins.
+    pub tables: Option<Tables>,
     /// Looks for writes to what this peer does not simulate, and tells them as [`News::Stray`](crate::News::Stray): to entities that
     /// every peer computes, outside of steps of their timeline, and at a guest to what another peer has authority over. A sample of 256
     /// entities is looked at between two steps, and they take turns. On in debug builds.
@@ -115,6 +119,7 @@ impl Default for Config {
             digest_every: 60,
             on_fork: OnFork::Report,
             packing: Packing::default(),
+            tables: None,
             check_writes: cfg!(debug_assertions),
             local_news: false,
             session: None,

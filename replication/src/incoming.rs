@@ -2,6 +2,7 @@
 //! that is valid as a whole gets into the mirror, and only such a one is acknowledged.
 
 use crate::block::{Common, Context, Entry, EntryBase, bits};
+use crate::codes::Chosen;
 use crate::codings::Codings;
 use crate::forecast::Forecast;
 use crate::guesses::{Guesses, Since};
@@ -13,6 +14,7 @@ use crate::presence::{self, Life, Presence};
 use crate::reckon::Arrivals;
 use crate::room::{Room, make_room};
 use crate::schema::Inner;
+use crate::trained::Tables;
 use tidelock_netcore::ack::{AckRanges, Received};
 use tidelock_netcore::bits::BitReader;
 use tidelock_netcore::error::PeerError;
@@ -130,6 +132,11 @@ impl Incoming {
     /// Session ticks a second, known once the session is joined.
     pub(crate) fn set_rate(&mut self, rate: u32) {
         self.rate = rate.into();
+    }
+
+    /// The session's trained tables.
+    pub(crate) fn set_tables(&mut self, tables: Option<Tables>) {
+        self.decoded.codings.trained = tables;
     }
 
     /// What arrived, for acknowledging.
@@ -344,7 +351,7 @@ impl Incoming {
             into.words.resize(start + count * words, 0);
             let since = since.filter(|_| absolute >> c & 1 == 0);
             let age = since.map_or(0, |since| header.send_tick.since(since.base));
-            let tables = plain.map_or_else(|| layout.tables(age), |codings| codings.tables(c, layout, age));
+            let tables = plain.map_or_else(|| Chosen::fixed(layout.tables(age)), |codings| codings.tables(c, layout, age));
             if let Some(since) = since {
                 let forecast = plain.map_or(Forecast::Still, |codings| codings.components[c].forecast);
                 self.guess(&mut into.guesses, schema, c, block, mask, since, forecast);

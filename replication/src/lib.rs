@@ -130,6 +130,7 @@ pub mod testing;
 mod tick;
 mod ticks;
 mod trace;
+pub mod trained;
 mod tuner;
 mod values;
 mod view;

@@ -33,6 +33,7 @@ use crate::schema::{Inner, Schema};
 use crate::strays::Strays;
 use crate::subscriber::{Lists, StreamStats};
 use crate::ticks::Ticks;
+use crate::trained::Tables;
 use crate::tuner::Tuner;
 use crate::values::ValueCache;
 use crate::why::Refused;
@@ -234,7 +235,8 @@ impl Peer {
 
     fn new(schema: Schema, transport: Option<Box<dyn Transport>>, config: Config, host: bool) -> Result<Self, UsageError> {
         config.check()?;
-        let terms = Terms::new(tidelock_netcore::control::PROTOCOL_VERSIONS, schema.digest(), &schema.entries());
+        let terms = Terms::new(tidelock_netcore::control::PROTOCOL_VERSIONS, schema.digest(), &schema.entries())
+            .with_tables(config.tables.as_ref().map(Tables::digest));
         let role = if host { Role::host(&config) } else { Role::guest(&terms, &config) };
         let schema = schema.0;
         let mut roster = BTreeMap::new();
@@ -256,7 +258,7 @@ impl Peer {
             publisher: Publisher::new(&schema, Tick(config.counters_from), host),
             capture: Capture::default(),
             cache: BitCache::default(),
-            tuner: Tuner::new(config.packing),
+            tuner: Tuner::new(config.packing, config.tables.clone().filter(|_| host)),
             scratch: Scratch::default(),
             lists: Lists::default(),
             values: ValueCache::default(),

@@ -6,7 +6,7 @@
 
 use crate::block::bits;
 use crate::codec::surprise;
-use crate::codes::{self, Table};
+use crate::codes::{self, Chosen, Table};
 use crate::field::quat_is_canonical;
 use crate::forecast::{four, turn_on};
 use crate::layout::{FieldCode, Layout};
@@ -51,7 +51,7 @@ impl Layout {
         rows: u64,
         values: &[u32],
         guesses: Option<&[u32]>,
-        tables: &[u8],
+        tables: Chosen<'_>,
         w: &mut BitWriter,
         places: &mut [Place],
     ) {
@@ -78,11 +78,11 @@ impl Layout {
         rows: u64,
         values: &[u32],
         guesses: &[u32],
-        indices: &[u8],
+        chosen: Chosen<'_>,
         w: &mut BitWriter,
         places: &mut [Place],
     ) {
-        let tables: [&Table; N] = std::array::from_fn(|i| codes::table(indices[i]));
+        let tables: [&Table; N] = std::array::from_fn(|i| chosen.of(i));
         for row in bits(rows).map(|bit| bit as usize) {
             let (at, start) = (row * N, w.len());
             let (value, guess) = (&values[at..at + N], &guesses[at..at + N]);
@@ -96,7 +96,7 @@ impl Layout {
             if small {
                 w.put(code, len);
             } else {
-                self.write_with(value, Some(guess), indices, w);
+                self.write_with(value, Some(guess), chosen, w);
             }
             places[row] = (start as u32, (w.len() - start) as u16);
         }
@@ -107,11 +107,11 @@ impl Layout {
         rows: u64,
         values: &[u32],
         guesses: &[u32],
-        tables: &[u8],
+        tables: Chosen<'_>,
         w: &mut BitWriter,
         places: &mut [Place],
     ) {
-        let (code, table) = (self.codes[0], codes::table(tables[0]));
+        let (code, table) = (self.codes[0], tables.of(0));
         for row in bits(rows).map(|bit| bit as usize) {
             let (at, start) = (row * 4, w.len());
             let (value, guess) = (&values[at..at + 4], &guesses[at..at + 4]);
@@ -132,7 +132,7 @@ impl Layout {
         &self,
         rows: u64,
         guesses: Option<&[u32]>,
-        tables: &[u8],
+        tables: Chosen<'_>,
         r: &mut BitReader<'_>,
         out: &mut [u32],
     ) -> Result<(), BitError> {
@@ -157,11 +157,11 @@ impl Layout {
         &self,
         rows: u64,
         guesses: &[u32],
-        indices: &[u8],
+        chosen: Chosen<'_>,
         r: &mut BitReader<'_>,
         out: &mut [u32],
     ) -> Result<(), BitError> {
-        let tables: [&Table; N] = std::array::from_fn(|i| codes::table(indices[i]));
+        let tables: [&Table; N] = std::array::from_fn(|i| chosen.of(i));
         let most: [i64; N] = std::array::from_fn(|i| match self.codes[i] {
             FieldCode::Number { max, .. } => max.into(),
             _ => -1,
@@ -181,7 +181,7 @@ impl Layout {
                 value[i] = moved as u32;
             }
             if !good || r.skip(len).is_err() {
-                self.read_with(Some(guess), indices, r, value)?;
+                self.read_with(Some(guess), chosen, r, value)?;
             }
         }
         Ok(())
@@ -192,11 +192,11 @@ impl Layout {
         parts: u32,
         rows: u64,
         guesses: &[u32],
-        tables: &[u8],
+        tables: Chosen<'_>,
         r: &mut BitReader<'_>,
         out: &mut [u32],
     ) -> Result<(), BitError> {
-        let table = codes::table(tables[0]);
+        let table = tables.of(0);
         for (bit, value) in bits(rows).zip(out.chunks_exact_mut(4)) {
             let at = bit as usize * 4;
             let guess = &guesses[at..at + 4];
@@ -245,6 +245,21 @@ mod tests {
     use crate::layout::LayoutBuilder;
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::{Rng as _, SeedableRng};
+
+    /// A trained table in which most tokens have no code: 0, 1, 2 and 20 have one.
+    const SPARSE: [u8; codes::TOKENS] = {
+        let mut lengths = [0; codes::TOKENS];
+        (lengths[0], lengths[1], lengths[2], lengths[20], lengths[codes::ESCAPE]) = (1, 2, 3, 4, 4);
+        lengths
+    };
+
+    /// A fixed one, or that one.
+    fn drawn_table(rng: &mut Pcg64Mcg) -> u8 {
+        match rng.next_u64() % (codes::TABLES as u64 + 8) {
+            fixed if fixed < codes::TABLES as u64 => fixed as u8,
+            _ => codes::TRAINED,
+        }
+    }
 
     fn layouts() -> Vec<Layout> {
         let build = |with: &dyn Fn(&mut LayoutBuilder)| {
@@ -300,20 +315,22 @@ mod tests {
                 }
                 let rows = rng.next_u64() & rng.next_u64() | 1 << (rng.next_u64() % 64);
                 let guesses = (!rng.next_u64().is_multiple_of(8)).then_some(&guesses[..]);
-                let tables: Vec<u8> = (0..words).map(|_| (rng.next_u64() % codes::TABLES as u64) as u8).collect();
+                let trained = [Table::new(&SPARSE)];
+                let numbers: Vec<u8> = (0..words).map(|_| drawn_table(&mut rng)).collect();
+                let tables = Chosen::among(&numbers, &trained);
                 let (mut single, mut many) = (BitWriter::new(), BitWriter::new());
                 let mut places = [(0, 0); BLOCK];
-                layout.write_rows(rows, &values, guesses, &tables, &mut many, &mut places);
+                layout.write_rows(rows, &values, guesses, tables, &mut many, &mut places);
                 for row in bits(rows).map(|bit| bit as usize) {
                     let (at, start) = (row * words, single.len());
                     let guess = guesses.map(|guesses| &guesses[at..at + words]);
-                    layout.write_with(&values[at..at + words], guess, &tables, &mut single);
+                    layout.write_with(&values[at..at + words], guess, tables, &mut single);
                     assert_eq!(places[row], (start as u32, (single.len() - start) as u16), "SEED={seed} {layout:?}");
                 }
                 let bytes = many.to_bytes();
                 assert_eq!(bytes, single.to_bytes(), "SEED={seed} {layout:?}");
                 let mut out = vec![0; rows.count_ones() as usize * words];
-                layout.read_rows(rows, guesses, &tables, &mut BitReader::new(&bytes), &mut out).unwrap();
+                layout.read_rows(rows, guesses, tables, &mut BitReader::new(&bytes), &mut out).unwrap();
                 for (bit, value) in bits(rows).zip(out.chunks(words)) {
                     assert_eq!(value, &values[bit as usize * words..][..words], "SEED={seed} {layout:?}");
                 }
@@ -326,10 +343,10 @@ mod tests {
                 let mut one = vec![0; out.len()];
                 let expected = bits(rows).zip(one.chunks_mut(words)).try_for_each(|(bit, value)| {
                     let at = bit as usize * words;
-                    layout.read_with(guesses.map(|guesses| &guesses[at..at + words]), &tables, &mut reader, value)
+                    layout.read_with(guesses.map(|guesses| &guesses[at..at + words]), tables, &mut reader, value)
                 });
                 let mut other = BitReader::new(&wrong);
-                assert_eq!(layout.read_rows(rows, guesses, &tables, &mut other, &mut out), expected, "SEED={seed} {layout:?}");
+                assert_eq!(layout.read_rows(rows, guesses, tables, &mut other, &mut out), expected, "SEED={seed} {layout:?}");
                 if expected.is_ok() {
                     assert_eq!((other.position(), &out), (reader.position(), &one), "SEED={seed} {layout:?}");
                 }

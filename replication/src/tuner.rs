@@ -3,7 +3,7 @@
 
 use crate::block::bits;
 use crate::codec;
-use crate::codes::{self, ESCAPE, TABLES, TOKENS};
+use crate::codes::{self, ESCAPE, TABLES, TOKENS, Table};
 use crate::codings::{Coding, Codings, MaskGuess};
 use crate::forecast::Forecast;
 use crate::history::{BLOCK, History};
@@ -11,6 +11,7 @@ use crate::layout::FieldCode;
 use crate::packing::Packing;
 use crate::publisher::Publisher;
 use crate::schema::Inner;
+use crate::trained::Tables;
 use smallvec::SmallVec;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
@@ -28,6 +29,10 @@ const BLOCKS: usize = 32;
 pub(crate) struct Tuner {
     ages: Vec<Option<Box<Aged>>>,
     packing: Packing,
+    /// The session's.
+    pub(crate) trained: Option<Tables>,
+    /// What is sent is recorded: only fixed tables are used, so that a recording says of each value which of them fits.
+    records: bool,
     rate: f64,
     guess: Vec<u32>,
 }
@@ -51,8 +56,14 @@ struct Learned {
 }
 
 impl Tuner {
-    pub(crate) fn new(packing: Packing) -> Self {
-        Self { ages: Vec::new(), packing, rate: 1.0, guess: Vec::new() }
+    pub(crate) fn new(packing: Packing, trained: Option<Tables>) -> Self {
+        Self { ages: Vec::new(), packing, trained, records: false, rate: 1.0, guess: Vec::new() }
+    }
+
+    /// What is sent is recorded from now on, or no longer. What was chosen before counts no more.
+    pub(crate) fn record(&mut self, on: bool) {
+        self.records = on;
+        self.ages.clear();
     }
 
     /// Session ticks a second.
@@ -82,9 +93,11 @@ impl Tuner {
         }
         aged.sends += 1;
         let fresh = aged.sends < 2 * SETTLED;
+        let trained = if self.records { &[] } else { Tables::codes(self.trained.as_ref()) };
         if fresh || aged.sends.is_multiple_of(SETTLED) {
             for c in bits(changed).map(|c| c as usize) {
-                aged.components[c].decide(schema, c, age as u64, &mut aged.chosen.components[c]);
+                let sent = history.changed(c, history.now()).iter().map(|rows| u64::from(rows.count_ones())).sum();
+                aged.components[c].decide(schema, c, age as u64, sent, trained, &mut aged.chosen.components[c]);
             }
         }
         if self.packing.masks {
@@ -92,6 +105,7 @@ impl Tuner {
         }
         // a derived `clone_from` would make a new list
         into.components.clone_from(&aged.chosen.components);
+        into.trained.clone_from(&self.trained);
         into.elapsed = elapsed;
         if !self.packing.tables {
             for (c, coding) in into.components.iter_mut().enumerate() {
@@ -220,25 +234,27 @@ impl Learned {
         }
     }
 
-    /// The forecast and the tables that would have taken the fewest bits.
-    fn decide(&self, schema: &Inner, c: usize, age: u64, into: &mut Coding) {
+    /// The forecast and the tables that would have taken the fewest bits; `sent`: how many rows go together, once they are named.
+    fn decide(&self, schema: &Inner, c: usize, age: u64, sent: u64, trained: &[Table], into: &mut Coding) {
         let layout = schema.layout(c);
         let usual = layout.tables(age);
         let mut best: Option<(f64, Forecast, SmallVec<[u8; 8]>)> = None;
         for forecast in Forecast::ALL {
-            let rows = self.rows[forecast as usize];
+            let rows = u64::from(self.rows[forecast as usize]);
             // too few to tell what comes next
             if rows < 8 || usual.is_empty() {
                 continue;
             }
             let counts = &self.counts[forecast as usize];
-            let (mut total, mut tables) = (0, SmallVec::new());
+            let named = |bits: u64| bits * rows / sent.max(1);
+            let (mut total, mut tables) = (named(2), SmallVec::new());
             for (count, code) in counts.iter().zip(layout.codes.iter().filter(|code| code.has_table())) {
-                let (bits, table) = cheapest(count, code.absolute_bits());
+                let before = tables.last().copied();
+                let (bits, table) = cheapest(count, code.absolute_bits(), trained, |table| named(naming(table, before, trained)));
                 total += bits;
                 tables.push(table);
             }
-            let each = total as f64 / f64::from(rows);
+            let each = total as f64 / rows as f64;
             if best.as_ref().is_none_or(|b| each < b.0 * 0.99) {
                 best = Some((each, forecast, tables));
             }
@@ -249,17 +265,27 @@ impl Learned {
     }
 }
 
-/// The table that takes the fewest bits for these tokens, and how many.
-fn cheapest(count: &[u32; TOKENS], absolute: u32) -> (u64, u8) {
-    let cost = |table: u8| {
-        let own = &codes::table(table).cost;
-        let tokens = count.iter().zip(own).map(|(n, bits)| u64::from(*n) * u64::from(*bits)).sum::<u64>();
-        if table == codes::RAW {
-            let all: u64 = count.iter().map(|n| u64::from(*n)).sum();
-            all * u64::from(absolute)
-        } else {
-            tokens + u64::from(count[ESCAPE]) * u64::from(absolute)
-        }
+/// What it takes to name a table after another one, in bits.
+fn naming(table: u8, before: Option<u8>, trained: &[Table]) -> u64 {
+    let number = match table.checked_sub(codes::TRAINED) {
+        None => 6,
+        Some(_) => 6 + u64::from(codes::number_bits(trained.len())),
     };
-    (0..TABLES as u8).map(|table| (cost(table), table)).min().unwrap_or((0, codes::RAW))
+    match before {
+        None => number,
+        Some(before) if before == table => 1,
+        Some(_) => 1 + number,
+    }
+}
+
+/// The table that takes the fewest bits for these tokens, and how many; `named`: of what it takes to name one.
+fn cheapest(count: &[u32; TOKENS], absolute: u32, trained: &[Table], named: impl Fn(u8) -> u64) -> (u64, u8) {
+    let cost = |table: &Table| {
+        let bits =
+            |token: usize| u64::from(table.cost[token]) + if table.absolute >> token & 1 != 0 { absolute.into() } else { 0 };
+        count.iter().enumerate().filter(|(_, n)| **n > 0).map(|(token, n)| u64::from(*n) * bits(token)).sum::<u64>()
+    };
+    let fixed = (0..TABLES as u8).map(|number| (codes::table(number), number));
+    let all = fixed.chain(trained.iter().zip(codes::TRAINED..));
+    all.map(|(table, number)| (cost(table) + named(number), number)).min().unwrap_or((0, codes::RAW))
 }

@@ -343,15 +343,15 @@ fn golden_bits() {
     assert_eq!(bits(&number, &[4], Some(&[5]), 1), "001");
     assert_eq!(bits(&number, &[6], Some(&[5]), 1), "010");
     // Difference 5: token 10, of five bits.
-    assert_eq!(bits(&number, &[10], Some(&[5]), 1), "11001");
+    assert_eq!(bits(&number, &[10], Some(&[5]), 1), "11010");
     // The same from a base four ticks old, in the table of order 4.
     assert_eq!(bits(&number, &[10], Some(&[5]), 4), "11010");
-    // Zigzag 2³² has no token: ten ones say so, and the word follows.
+    // Zigzag 2³² has no token: eight bits say so, and the word follows.
     let large = one(FieldCode::Number { max: u32::MAX, order: 0 });
-    assert_eq!(bits(&large, &[1 << 31], Some(&[0]), 1), format!("{}{}1", "1".repeat(10), "0".repeat(31)));
-    // Zigzag 4094: a token of ten bits, and ten bits of its own; 2³² − 2 has thirty.
-    assert_eq!(bits(&large, &[2047], Some(&[0]), 1), "11110101100111111111");
-    assert_eq!(bits(&large, &[(1 << 31) - 1], Some(&[0]), 1), format!("111111111001{}", "1".repeat(28)));
+    assert_eq!(bits(&large, &[1 << 31], Some(&[0]), 1), format!("11111101{}1", "0".repeat(31)));
+    // Zigzag 40: a token of nine bits, and four bits of its own. That of 4094 has no code in this table.
+    assert_eq!(bits(&large, &[20], Some(&[0]), 1), "1111111110001");
+    assert_eq!(bits(&large, &[2047], Some(&[0]), 1), format!("11111101{}{}", "1".repeat(11), "0".repeat(21)));
     let angle = one(FieldCode::Wrapping { bits: 10 });
     assert_eq!(bits(&angle, &[1023], Some(&[0]), 1), "10001");
     assert_eq!(bits(&angle, &[0], Some(&[1023]), 1), "10010");
@@ -367,7 +367,7 @@ fn golden_bits() {
     assert_eq!(bits(&quat, &[3, 7, 7, 7], None, 0), "11111011101110");
     assert_eq!(bits(&quat, &[3, 8, 7, 7], Some(&[3, 7, 7, 7]), 1), "010000100010");
     // Another largest part: token 72, and the whole rotation.
-    assert_eq!(bits(&quat, &[0, 7, 7, 7], Some(&[3, 7, 7, 7]), 1), format!("{}00111011101110", "1".repeat(10)));
+    assert_eq!(bits(&quat, &[0, 7, 7, 7], Some(&[3, 7, 7, 7]), 1), "11111111000111011101110");
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn what_no_value_makes_is_refused() {
     // Minus one from 0, plus one from 100, and the escape.
     assert_eq!(read(number, &[(0b100, 3)], Some(&[0])), refused);
     assert_eq!(read(number, &[(0b010, 3)], Some(&[100])), refused);
-    let escape = (0b1_0100_1111, 9);
+    let escape = (0b0_1111_1111, 9);
     assert_eq!(read(number, &[escape, (101, 7)], Some(&[0])), refused);
     assert_eq!(read(number, &[escape, (100, 7)], Some(&[0])), Ok(vec![100]));
     assert_eq!(read(FieldCode::Choice { count: 5 }, &[(5, 3)], None), refused);
@@ -421,7 +421,7 @@ fn what_no_value_makes_is_refused() {
     assert_eq!(read(quat, &[(1, 2), (14, 4), (7, 4), (7, 4)], None), refused, "the tie belongs to the part before");
     assert_eq!(read(quat, &[(0, 2), (14, 4), (7, 4), (7, 4)], None), Ok(vec![0, 14, 7, 7]));
     // The same index, and a difference of seven to 14 in a place where that is a tie lost; nothing, and seven, in this table.
-    let (same, seven, escape) = ((0b0100, 4), (0b01_0111, 6), (0x3ff, 10));
+    let (same, seven, escape) = ((0b0100, 4), (0b1_0111, 5), (0b0_1111_1111, 9));
     assert_eq!(read(quat, &[seven, same, same], Some(&[1, 7, 7, 7])), refused);
     assert_eq!(read(quat, &[seven, same, same], Some(&[0, 7, 7, 7])), Ok(vec![0, 14, 7, 7]));
     assert_eq!(read(quat, &[same, escape, (0, 64)], Some(&[0, 7, 7, 7])), refused, "an escape within");

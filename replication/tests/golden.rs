@@ -7,13 +7,13 @@ mod common;
 mod golden_scenes;
 mod second_decoder;
 
-use golden_scenes::{Seen, all_scenes, described};
+use golden_scenes::{Seen, all_scenes, described, plain_tables};
 use second_decoder::bits::Bits;
 use second_decoder::codings::{Coding, Forecast, MaskGuess};
 use second_decoder::messages::{CONTROL, Event, read_control};
 use second_decoder::packet::{Entry, Packet};
 use second_decoder::rows::{List, Row};
-use second_decoder::tables::RAW;
+use second_decoder::tables::{RAW, TRAINED};
 use second_decoder::values::{Base, read_value};
 use second_decoder::{Code, Presence, fields};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use tidelock::layout::{FieldCode, LayoutBuilder, Meaning};
 use tidelock::netcore::bits::BitWriter;
 use tidelock::netcore::bulk::{Announce, Bulk};
-use tidelock::netcore::control::{Control, Digest, Hello, SchemaEntry, Verdict, Welcome, decode, encode};
+use tidelock::netcore::control::{Control, Digest, Hello, SchemaEntry, SessionTables, Verdict, Welcome, decode, encode};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -168,6 +168,7 @@ fn shapes() -> Vec<Shape> {
         ("tables, and no guess of values", of_coding(|_, c| c.forecast == Forecast::Still && c.tables.is_some())),
         ("usual tables", of_coding(|_, coding| coding.tables.is_none())),
         ("tables that differ by field", of_coding(|_, c| c.tables.iter().any(|t| t.windows(2).any(|two| two[0] != two[1])))),
+        ("a trained table", of_coding(|_, c| c.tables.iter().flatten().any(|table| *table >= TRAINED))),
         ("the table in which all is absolute", of_coding(|_, c| c.tables.iter().any(|tables| tables.contains(&RAW)))),
         (
             "a baseline of an entry's own of components that go on in plain ones",
@@ -291,10 +292,16 @@ fn control_messages() -> Vec<Control> {
         time_us: 1_234_567,
         lease: 131_072,
         peers: vec![(0, "host".into()), (1, "iris".into())],
+        tables: None,
     };
+    let known = SessionTables { digest: 0x1122_3344_5566_7788, bytes: Vec::new() };
+    let new = SessionTables { digest: plain_tables().digest(), bytes: plain_tables().to_bytes() };
     vec![
         Control::Hello(Hello::new(&[1], 0x1122_3344_5566_7788, &parts, "iris")),
         Control::Hello(Hello::new(&[1, 2, 300], 0, &[], "")),
+        Control::Hello(Hello { tables: Some(0x1122_3344_5566_7788), ..Hello::new(&[1], 5, &[], "iris") }),
+        Control::Welcome(Welcome { tables: Some(known), ..welcome.clone() }),
+        Control::Welcome(Welcome { tables: Some(new), ..welcome.clone() }),
         Control::Welcome(welcome),
         Control::Joined { peer: 9, name: "iris".into() },
         Control::Left { peer: 9, code: 2, text: "be good".into() },

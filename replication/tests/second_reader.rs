@@ -12,12 +12,14 @@ use second_decoder::messages::{read_control, read_reliable};
 use second_decoder::of_common;
 use second_decoder::packet::{read_front, read_header};
 use second_decoder::stream::Stream;
+use second_decoder::tables::{TRAINED, trained};
 use second_decoder::{Code, Fault, Schema, Sort, fields};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use tidelock::netcore::transport::LinkId;
 use tidelock::testing::{Seat, Table};
+use tidelock::trained::Tables;
 use tidelock::{NetId, PeerId, Replicate, To};
 use tidelock_loopback::{Conditions, Network};
 
@@ -117,11 +119,13 @@ struct Direction {
     sender: Sender,
     taken: u64,
     useless: u64,
+    /// Packets with a trained table.
+    trained: u64,
 }
 
 impl Direction {
-    fn new(rows: u64) -> Self {
-        Self { reader: Stream::new(described(), rows), sender: Sender::default(), taken: 0, useless: 0 }
+    fn new(schema: Schema, rows: u64) -> Self {
+        Self { reader: Stream::new(schema, rows), sender: Sender::default(), taken: 0, useless: 0, trained: 0 }
     }
 }
 
@@ -141,11 +145,13 @@ struct Link {
 }
 
 impl Link {
-    fn new() -> Self {
+    fn new(tables: Option<&Tables>) -> Self {
+        let trained = tables.map_or(Vec::new(), |tables| trained(&tables.to_bytes()));
+        let schema = described().with_tables(trained);
         Self {
-            schema: Rc::new(described()),
-            down: Direction::new(HOST_ROWS),
-            up: Direction::new(GUEST_ROWS),
+            schema: Rc::new(schema.clone()),
+            down: Direction::new(schema.clone(), HOST_ROWS),
+            up: Direction::new(schema, GUEST_ROWS),
             welcome: false,
             own: BTreeMap::new(),
             owned: BTreeSet::new(),
@@ -168,7 +174,12 @@ impl Link {
             (None, Way::Received) => {
                 let (into, back) = if at_host { (&mut self.up, &self.down) } else { (&mut self.down, &self.up) };
                 match into.reader.read(&passed.bytes, tick, back.sender.number) {
-                    Ok(_) => into.taken += 1,
+                    Ok(packet) => {
+                        into.taken += 1;
+                        let codings = packet.codings.iter().flat_map(|codings| codings.components.values());
+                        let named = codings.flat_map(|coding| coding.tables.iter().flatten()).any(|table| *table >= TRAINED);
+                        into.trained += u64::from(named);
+                    }
                     Err(Fault::Useless(_)) => into.useless += 1,
                     Err(Fault::Malformed(why)) => panic!("malformed: {why}: {:02x?}", passed.bytes),
                 }
@@ -326,14 +337,30 @@ fn hand_over(table: &mut Table, rng: &mut Rng) {
     }
 }
 
-fn read_session(seed: u64) {
+/// Tables of what peers send in such a session, of another seed.
+fn trained_tables(seed: u64) -> Tables {
+    let mut rng = Rng::new(seed);
+    let mut table = common::table_of(seed, &schema(), 2, weather(), &config()).0;
+    (0..3).for_each(|seat| table.seat(seat).peer.start_recording());
+    for _ in 0..900 {
+        hand_over(&mut table, &mut rng);
+        table.run(|seat, world, step| churn(seat, world, step, &mut rng));
+    }
+    let recordings = [0, 1, 2].map(|seat| table.seat(seat).peer.take_recording().expect("it was begun"));
+    let [mut all, others @ ..] = recordings;
+    others.iter().for_each(|other| all.merge(other).expect("one schema"));
+    Tables::train(&all, 8).unwrap_or_else(|error| panic!("SEED={seed}: {error}"))
+}
+
+fn read_session(seed: u64, tables: Option<&Tables>) {
     let (log, network) = (Log::default(), Network::new(seed));
     let mut rng = Rng::new(seed);
-    let mut table = Table::new(seed, &schema(), config(), Recorder::new(network.host(), &log, 0)).unwrap();
+    let host = tidelock::Config { tables: tables.cloned(), ..config() };
+    let mut table = Table::new(seed, &schema(), host, Recorder::new(network.host(), &log, 0)).unwrap();
     let mut links = Vec::new();
     for end in 1..=2 {
         let transport = network.join(weather(), weather());
-        links.push((transport.link().expect("a guest has one link"), Link::new()));
+        links.push((transport.link().expect("a guest has one link"), Link::new(tables)));
         table.join(config(), Recorder::new(transport, &log, end)).unwrap();
     }
     let mut follow = |table: &mut Table, frame: u32| {
@@ -374,6 +401,7 @@ fn read_session(seed: u64) {
         for (direction, name) in [(&link.down, "down"), (&link.up, "up")] {
             let (reader, taken) = (&direction.reader, direction.taken);
             assert!(reader.contradictions.is_empty(), "SEED={seed} {name}: {:?}", reader.contradictions);
+            assert_eq!(direction.trained > 100, tables.is_some(), "SEED={seed} {name}: {} in trained tables", direction.trained);
             assert!(taken > 1000 && direction.useless > 10, "SEED={seed} {name}: {taken} taken, {} useless", direction.useless);
         }
         let (down, up) = (link.down.reader.has_through(), guest.peer.stats(PeerId::HOST).expect("in session").complete.0);
@@ -405,6 +433,13 @@ fn check_events(seed: u64, table: &mut Table, links: &[(LinkId, Link)], told: [T
 #[test]
 fn a_session_is_read_alike() {
     for seed in common::seeds(1) {
-        read_session(seed);
+        read_session(seed, None);
+    }
+}
+
+#[test]
+fn a_session_with_trained_tables_is_read_alike() {
+    for seed in common::seeds(1) {
+        read_session(seed, Some(&trained_tables(seed + 1000)));
     }
 }

@@ -1,10 +1,12 @@
 //! Tumbling bodies as a stream to one guest. See the crate's README.
 
 use clap::Parser;
+use std::error::Error;
 use std::process::ExitCode;
 use tidelock_benches::alloc::Counting;
 use tidelock_benches::replay::{Rock, play};
 use tidelock_benches::scenes::{ASTEROIDS, asteroids};
+use tidelock_benches::training::Training;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -24,19 +26,21 @@ struct Options {
     /// How old what the guest is known to have is, in ticks.
     #[arg(long, default_value_t = 2)]
     age: u32,
+    #[command(flatten)]
+    training: Training,
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     json: bool,
 }
 
-fn main() -> ExitCode {
+fn main() -> Result<ExitCode, Box<dyn Error>> {
     let options = Options::parse();
     if options.age == 0 || options.updates <= WARM_UP {
         eprintln!("--age is at least 1, and --updates more than {WARM_UP}");
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     let recording = asteroids(options.seed, options.updates);
-    let cost = play::<Rock>(&recording, options.age, WARM_UP, options.seed);
+    let cost = play::<Rock>(&recording, options.age, WARM_UP, options.seed, &options.training)?;
     let moments = cost.moments as f64;
     let rate = |bytes: u64| bytes as f64 / moments * f64::from(recording.rate()) / 1000.0;
     let (payload, wire) = (rate(cost.payload), rate(cost.wire));
@@ -57,6 +61,9 @@ fn main() -> ExitCode {
         println!("{ASTEROIDS} bodies, {} updates a second, known state {} ticks old", recording.rate(), options.age);
         println!("{payload:.2} kB/s of payload, {wire:.2} kB/s on the wire");
         println!("{update:.1} bytes an update, {:.2} bits a body", update * 8.0 / bodies);
+        let parts: Vec<_> =
+            cost.parts.iter().map(|(name, bits)| format!("{name} {:.2}", *bits as f64 / moments / bodies)).collect();
+        println!("  of these {}", parts.join(", "));
         println!(
             "{:.0} ns a body at the host, {:.0} at the guest; worlds equal: {}",
             each(cost.encode),
@@ -64,5 +71,5 @@ fn main() -> ExitCode {
             cost.equal
         );
     }
-    if cost.equal { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if cost.equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,7 @@
 //! The crowd through a host, its guests and the loopback, with the floor beside it. See the crate's README.
 
 use clap::{Parser, ValueEnum};
+use std::error::Error;
 use std::process::ExitCode;
 use tidelock_benches::alloc::{self, Counting, Side};
 use tidelock_benches::cast::{Cast, Full, Points};
@@ -8,6 +9,7 @@ use tidelock_benches::crowd::{Crowd, Motion};
 use tidelock_benches::floor::Floor;
 use tidelock_benches::meter::{Reading, Series, peak_rss_mb, quantile};
 use tidelock_benches::session::{Seen, Session, Shape, Weather};
+use tidelock_benches::training::Training;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -69,6 +71,11 @@ struct Options {
     /// Decides what is lost, each guest's delay and half, and who ends when.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Another crowd of the same law: tables are to be trained on one and measured on another.
+    #[arg(long, default_value_t = 0)]
+    world: u64,
+    #[command(flatten)]
+    training: Training,
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -121,7 +128,7 @@ impl Options {
             false if self.halves || self.unlike => Seen::HalfByRule,
             false => Seen::All,
         };
-        Shape { seen, churn: self.churn / 100.0 }
+        Shape { seen, churn: self.churn / 100.0, tables: None }
     }
 
     fn motion(&self) -> Motion {
@@ -132,10 +139,13 @@ impl Options {
     }
 }
 
-fn run<C: Cast>(options: &Options) -> Results {
+fn run<C: Cast>(options: &Options) -> Result<Results, Box<dyn Error>> {
     let started = std::time::Instant::now();
-    let crowd = Crowd::new(options.entities, options.changed, options.motion()).within(options.within.unwrap_or(usize::MAX));
-    let mut session = Session::<C>::shaped(crowd, options.guests, options.weather(), options.shape());
+    let crowd = Crowd::another(options.world, options.entities, options.changed, options.motion());
+    let crowd = crowd.within(options.within.unwrap_or(usize::MAX));
+    let shape = Shape { tables: options.training.tables()?, ..options.shape() };
+    let mut session = Session::<C>::shaped(crowd, options.guests, options.weather(), shape);
+    options.training.begin(&mut session.host.peer);
     let mut floor = Floor::new(C::columns(), options.guests, &session.host.world);
     let mut results = Results::default();
     for n in 0..WARM_UP + options.ticks {
@@ -160,11 +170,12 @@ fn run<C: Cast>(options: &Options) -> Results {
     }
     results.held = [alloc::most_held(Side::Host), alloc::most_held(Side::Guest) / options.guests.max(1) as i64];
     results.blocks = [alloc::blocks(Side::Host), alloc::blocks(Side::Guest)];
+    options.training.end(&mut session.host.peer)?;
     let floor_equal = floor.is_equal(&session.host.world);
     session.settle(SETTLE);
     results.equal = floor_equal && session.is_equal();
     results.seconds = started.elapsed().as_secs_f64();
-    results
+    Ok(results)
 }
 
 /// Median and mean.
@@ -254,18 +265,18 @@ impl Components {
     }
 }
 
-fn main() -> ExitCode {
+fn main() -> Result<ExitCode, Box<dyn Error>> {
     let options = Options::parse();
     let results = match options.schema {
-        Components::Full => run::<Full>(&options),
-        Components::Points => run::<Points>(&options),
+        Components::Full => run::<Full>(&options)?,
+        Components::Points => run::<Points>(&options)?,
     };
     if options.json {
         print_json(&options, &results);
     } else {
         print(&options, &results);
     }
-    if results.equal { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if results.equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]
@@ -285,7 +296,7 @@ mod tests {
         assert!(held(Side::Guest) < 1024);
 
         let weather = Weather { loss: 0.05, delays: true, seed: 9, ..Weather::default() };
-        let shape = Shape { seen: Seen::HalfByRule, churn: 0.01 };
+        let shape = Shape { seen: Seen::HalfByRule, churn: 0.01, tables: None };
         let mut session = Session::<Full>::shaped(Crowd::new(1000, 0.5, Motion::Steady), 3, weather, shape);
         (0..60).for_each(|_| _ = session.tick());
         let (host, guests) = (held(Side::Host), held(Side::Guest));

@@ -1,6 +1,7 @@
 //! Cubes that a player pushes about, as a stream to one guest, beside the plain bit packer. See the crate's README.
 
 use clap::Parser;
+use std::error::Error;
 use std::process::ExitCode;
 use tidelock::netcore::bits::BitWriter;
 use tidelock_benches::alloc::Counting;
@@ -9,6 +10,7 @@ use tidelock_benches::packer::{Packed, decode, encode};
 use tidelock_benches::recording::Recording;
 use tidelock_benches::replay::{Cost, Cube, play};
 use tidelock_benches::scenes::cubes;
+use tidelock_benches::training::Training;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -30,6 +32,8 @@ struct Options {
     /// How old what the guest is known to have is, in ticks.
     #[arg(long, default_value_t = 6)]
     age: u32,
+    #[command(flatten)]
+    training: Training,
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -68,7 +72,7 @@ fn pack(recording: &Recording, age: usize) -> PackerCost {
 }
 
 /// What is printed of one recording, or of the mean of several.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Line {
     kbps: f64,
     wire_kbps: f64,
@@ -79,6 +83,7 @@ struct Line {
     packer_encode_ns: f64,
     packer_decode_ns: f64,
     coded: f64,
+    parts: Vec<(String, f64)>,
 }
 
 impl Line {
@@ -96,21 +101,23 @@ impl Line {
             packer_encode_ns: packer.encode as f64 / coded,
             packer_decode_ns: packer.decode as f64 / coded,
             coded: coded / moments,
+            parts: cost.parts.iter().map(|(name, bits)| (name.clone(), *bits as f64 / coded)).collect(),
         }
     }
 
     fn mean(lines: &[Self]) -> Self {
-        let of = |f: fn(&Self) -> f64| lines.iter().map(f).sum::<f64>() / lines.len() as f64;
+        let of = |f: &dyn Fn(&Self) -> f64| lines.iter().map(f).sum::<f64>() / lines.len() as f64;
         Self {
-            kbps: of(|l| l.kbps),
-            wire_kbps: of(|l| l.wire_kbps),
-            packer_kbps: of(|l| l.packer_kbps),
-            ratio: of(|l| l.ratio),
-            encode_ns: of(|l| l.encode_ns),
-            decode_ns: of(|l| l.decode_ns),
-            packer_encode_ns: of(|l| l.packer_encode_ns),
-            packer_decode_ns: of(|l| l.packer_decode_ns),
-            coded: of(|l| l.coded),
+            kbps: of(&|l| l.kbps),
+            wire_kbps: of(&|l| l.wire_kbps),
+            packer_kbps: of(&|l| l.packer_kbps),
+            ratio: of(&|l| l.ratio),
+            encode_ns: of(&|l| l.encode_ns),
+            decode_ns: of(&|l| l.decode_ns),
+            packer_encode_ns: of(&|l| l.packer_encode_ns),
+            packer_decode_ns: of(&|l| l.packer_decode_ns),
+            coded: of(&|l| l.coded),
+            parts: lines[0].parts.iter().enumerate().map(|(i, (name, _))| (name.clone(), of(&|l: &Self| l.parts[i].1))).collect(),
         }
     }
 
@@ -130,11 +137,11 @@ impl Line {
     }
 }
 
-fn main() -> ExitCode {
+fn main() -> Result<ExitCode, Box<dyn Error>> {
     let options = Options::parse();
     if options.age == 0 || options.age as usize > WARM_UP || options.snapshots <= WARM_UP {
         eprintln!("--age is 1 to {WARM_UP}, and --snapshots more than {WARM_UP}");
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     let seeds = options.seed.map_or(SEEDS.to_vec(), |seed| vec![seed]);
     if !options.json {
@@ -143,7 +150,7 @@ fn main() -> ExitCode {
     let (mut lines, mut equal) = (Vec::new(), true);
     for &seed in &seeds {
         let recording = cubes(seed, options.snapshots);
-        let cost = play::<Cube>(&recording, options.age, WARM_UP, seed);
+        let cost = play::<Cube>(&recording, options.age, WARM_UP, seed, &options.training)?;
         let line = Line::of(&cost, &pack(&recording, options.age as usize), recording.rate());
         equal &= cost.equal;
         if !options.json {
@@ -171,7 +178,9 @@ fn main() -> ExitCode {
         );
     } else {
         mean.print("mean");
+        let parts: Vec<_> = mean.parts.iter().map(|(name, bits)| format!("{name} {bits:.2}")).collect();
+        println!("bits a coded cube: {}", parts.join(", "));
         println!("worlds equal: {equal}");
     }
-    if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,7 @@
 //! The encoded values of one send, shared by all peers that are told in blocks.
 
 use crate::block::{Context, Entry, bits};
+use crate::codes::Chosen;
 use crate::codings::Codings;
 use crate::forecast::Forecast;
 use crate::guesses::{Guesses, Since};
@@ -9,6 +10,7 @@ use crate::publisher::Publisher;
 use crate::receipts::Tally;
 use crate::schema::Inner;
 use crate::subscriber::Carried;
+use crate::trained::{Occasion, Recording};
 use crate::tuner::Tuner;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ pub(crate) struct BitCache {
     pub(super) cohorts: Vec<Cohort>,
     live_cohorts: usize,
     nothing: Arc<Vec<Carried>>,
+    /// Counts what is encoded, if asked to.
+    pub(crate) recording: Option<Box<Recording>>,
     /// Of all sets.
     wholes: Vec<Whole>,
     live_wholes: usize,
@@ -253,7 +257,7 @@ impl BitCache {
         }
         let layout = schema.layout(c);
         let age = set.base.map_or(0, |b| history.now().since(b));
-        let tables = if set.plain { set.codings.tables(c, layout, age) } else { layout.tables(age) };
+        let tables = if set.plain { set.codings.tables(c, layout, age) } else { Chosen::fixed(layout.tables(age)) };
         if let Some(base) = set.base {
             let forecast = if set.plain { set.codings.components[c].forecast } else { Forecast::Still };
             let since = Since { base, send_tick: history.now(), seconds: set.seconds };
@@ -261,7 +265,12 @@ impl BitCache {
         }
         let guesses = set.base.map(|_| self.guesses.values());
         let places = &mut at[block * BLOCK..][..BLOCK];
-        layout.write_rows(missing, history.block_values(c, block), guesses, tables, &mut self.arena, places);
+        let values = history.block_values(c, block);
+        if let (Some(recording), Some(guesses), true) = (&mut self.recording, guesses, set.plain) {
+            let forecast = set.codings.components[c].forecast;
+            recording.count(Occasion::new(c, forecast, age), layout, (missing, values, guesses), tables.indices);
+        }
+        layout.write_rows(missing, values, guesses, tables, &mut self.arena, places);
     }
 
     /// Says how many bits that were.

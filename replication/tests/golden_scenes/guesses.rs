@@ -1,6 +1,6 @@
 //! Scenes in which what changes can be guessed, or cannot.
 
-use super::{Crate, Odd, Paint, Scene, Seat, Spot, Stage, Stride, odd};
+use super::{Crate, Odd, Paint, Scene, Seat, Spot, Stage, Stride, odd, plain_tables};
 use hecs::Entity;
 
 /// Numbers that look like chance and never change.
@@ -15,14 +15,24 @@ impl Dice {
 
 /// Crates that slide along as their stride says, which changes now and then.
 pub(super) fn strides() -> Scene {
-    let mut stage = Stage::new(1, 16_000_000);
+    let stage = striding(Stage::new(1, 16_000_000), 40);
+    stage.end("24 crates that move by their stride, which changes now and then; packets are lost")
+}
+
+/// The same with trained tables.
+pub(super) fn trained() -> Scene {
+    let stage = striding(Stage::with(1, 16_000_000, None, Some(plain_tables())), 22);
+    stage.end("24 crates that move by their stride, in trained tables that the guest gets with its welcome; packets are lost")
+}
+
+fn striding(mut stage: Stage, frames: usize) -> Stage {
     let mut dice = Dice(3);
     let Seat { peer, world, .. } = stage.table.seat(0);
     let crates: Vec<Entity> = (0..24u8)
         .map(|i| peer.spawn(world, Crate, (Spot { x: f32::from(i), y: 0.0 }, Stride { x: 6.0, y: 0.0 })).expect("a host may"))
         .collect();
     stage.rest(12);
-    for frame in 0..40 {
+    for frame in 0..frames {
         for (i, entity) in crates.iter().enumerate() {
             let mut stride = *stage.table.seat(0).world.get::<&Stride>(*entity).expect("it has one");
             stage.shift(0, *entity, stride.x / 60.0, stride.y / 60.0);
@@ -36,7 +46,7 @@ pub(super) fn strides() -> Scene {
         }
         stage.rest(1);
     }
-    stage.end("24 crates that move by their stride, which changes now and then; packets are lost")
+    stage
 }
 
 /// Crates that spin and turn evenly, whose paint is chance.

@@ -7,11 +7,13 @@ use crate::common::record::{Log, Passed, Recorder, Way};
 use crate::second_decoder::messages::{read_control, read_reliable, read_unreliable};
 use crate::second_decoder::packet::Packet;
 use crate::second_decoder::stream::Stream;
+use crate::second_decoder::tables::trained;
 use crate::second_decoder::{Code, Schema, Sort, fields};
 use hecs::Entity;
 use std::time::Duration;
 use tidelock::policy::{Host, Owner};
 use tidelock::testing::{Seat, Table};
+use tidelock::trained::Tables;
 use tidelock::{Config, Detail, Interpolate, PeerId, Relevance, Replicate, Room, To, Viewpoint};
 use tidelock_loopback::{Conditions, Direction, Network};
 
@@ -105,6 +107,19 @@ fn schema() -> tidelock::Schema {
         .expect("a schema without mistakes")
 }
 
+/// Trained tables, made by hand: one for what is off by little, and one for what is right or off by much.
+pub(crate) fn plain_tables() -> Tables {
+    let (mut little, mut much) = ([0; 74], [0; 74]);
+    (little[0], little[1], little[2], little[72]) = (2, 2, 2, 2);
+    (much[0], much[72]) = (1, 5);
+    much[14..29].fill(5);
+    let mut bytes = vec![1, 2];
+    for halves in [little, much] {
+        bytes.extend(halves.chunks(2).map(|two| two[0] | two[1] << 4));
+    }
+    Tables::from_bytes(&bytes).expect("complete codes")
+}
+
 /// The same as the page describes it.
 pub(crate) fn described() -> Schema {
     let metres = Code::Number { max: 100_000, order: 4 };
@@ -177,9 +192,16 @@ impl Stage {
 
     /// The same, with a host that decides who sees what.
     fn seeing(guests: usize, bandwidth: u64, relevance: Option<Relevance>) -> Self {
+        Self::with(guests, bandwidth, relevance, None)
+    }
+
+    /// The same, with trained tables that the host has and guests get.
+    fn with(guests: usize, bandwidth: u64, relevance: Option<Relevance>, tables: Option<Tables>) -> Self {
         let (network, log) = (Network::new(1), Log::default());
         let config = |name: &str| Config { name: name.into(), session: Some(7), bandwidth, ..Config::default() };
-        let mut table = Table::new(1, &schema(), config("host"), Recorder::new(network.host(), &log, 0)).expect("a good config");
+        let host = Config { tables: tables.clone(), ..config("host") };
+        let described = || described().with_tables(tables.iter().flat_map(|t| trained(&t.to_bytes())).collect());
+        let mut table = Table::new(1, &schema(), host, Recorder::new(network.host(), &log, 0)).expect("a good config");
         if let Some(relevance) = relevance {
             table.seat(0).peer.set_relevance(relevance).expect("nobody is in yet");
         }
@@ -272,6 +294,7 @@ pub(crate) fn all_scenes() -> Vec<(&'static str, Scene)> {
         ("sight", sight()),
         ("rows", rows()),
         ("strides", guesses::strides()),
+        ("trained", guesses::trained()),
         ("spins", guesses::spins()),
         ("pairs", guesses::pairs()),
         ("events", events::events()),

@@ -1,7 +1,7 @@
 //! Section 2.6 of `docs/WIRE.md`: how the components in one packet are coded.
 
 use super::bits::Bits;
-use super::tables::{TABLES, has_table};
+use super::tables::{TABLES, TRAINED, has_table};
 use super::{Fault, Schema};
 use std::collections::BTreeMap;
 
@@ -72,15 +72,20 @@ fn read_coding(bits: &mut Bits<'_>, schema: &Schema, component: usize, moves: bo
         2 if moves && schema.velocity(component).is_some() => Forecast::Velocity,
         _ => return Err(Fault::Malformed("a guess that there is not, or not of this component")),
     };
-    let mut tables = vec![read_table(bits)?];
+    let mut tables = vec![read_table(bits, schema)?];
     for _ in 1..fields {
-        let table = if bits.bit()? { tables[tables.len() - 1] } else { read_table(bits)? };
+        let table = if bits.bit()? { tables[tables.len() - 1] } else { read_table(bits, schema)? };
         tables.push(table);
     }
     Ok(Coding { masks, forecast, tables: Some(tables) })
 }
 
-fn read_table(bits: &mut Bits<'_>) -> Result<usize, Fault> {
+fn read_table(bits: &mut Bits<'_>, schema: &Schema) -> Result<usize, Fault> {
     let table = bits.number(6)? as usize;
-    if table < TABLES { Ok(table) } else { Err(Fault::Malformed("a table that there is not")) }
+    if table < TABLES {
+        return Ok(table);
+    }
+    let width = usize::BITS - schema.trained.len().saturating_sub(1).leading_zeros();
+    let number = bits.number(width)? as usize;
+    if number < schema.trained.len() { Ok(TRAINED + number) } else { Err(Fault::Malformed("a table that there is not")) }
 }

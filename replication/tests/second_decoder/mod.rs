@@ -83,6 +83,8 @@ pub struct Schema {
     pub owners: u32,
     /// Ticks a second, as the welcome says.
     pub rate: u64,
+    /// The trained tables of the session, as the welcome says.
+    pub trained: Vec<tables::Table>,
     presence: Vec<Field>,
     velocities: Vec<Velocity>,
 }
@@ -118,13 +120,19 @@ impl Schema {
             .collect();
         messages.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         let presence = presence_fields(components.len() as u32, kinds, owners);
-        Self { components, messages, owners, rate: 60, presence, velocities: Vec::new() }
+        Self { components, messages, owners, rate: 60, trained: Vec::new(), presence, velocities: Vec::new() }
     }
 
     /// The same with one more message.
     pub fn and_message(mut self, name: &str, sort: Sort, fields: Vec<Field>) -> Self {
         self.messages.push(Message { name: name.into(), sort, fields });
         self.messages.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+        self
+    }
+
+    /// The same in a session with these trained tables.
+    pub fn with_tables(mut self, trained: Vec<tables::Table>) -> Self {
+        self.trained = trained;
         self
     }
 

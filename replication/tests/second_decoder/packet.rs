@@ -8,7 +8,7 @@ use super::guess::{by_motion, by_velocity};
 use super::messages::{Event, read_events};
 use super::rows::{List, read_list_of_rows};
 use super::stream::Mirror;
-use super::tables::usual_of;
+use super::tables::{numbered, usual_of};
 use super::values::read_value_with;
 use super::{Fault, Schema};
 
@@ -372,7 +372,8 @@ fn read_values(bits: &mut Bits<'_>, packet: &Packet, entry: &Entry, known: Known
         let fields = known.schema.fields(*component);
         let coding = codings.components.get(component).filter(|_| !entry.own_base);
         let age = entry.base.map_or(1, |base| packet.send_tick - base);
-        let tables = coding.and_then(|coding| coding.tables.clone()).unwrap_or_else(|| usual_of(fields, age));
+        let numbers = coding.and_then(|coding| coding.tables.clone()).unwrap_or_else(|| usual_of(fields, age));
+        let tables: Vec<_> = numbers.iter().map(|number| numbered(*number, &known.schema.trained)).collect();
         let forecast = coding.map_or(Forecast::Still, |coding| coding.forecast);
         for place in rows_in(*rows) {
             let row = entry.block * 64 + place;

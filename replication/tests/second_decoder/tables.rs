@@ -14,8 +14,11 @@ pub const TABLES: usize = 63;
 /// Tables of the first kind, of which the usual ones are taken.
 const EXPONENTIAL: i32 = 42;
 
-/// By length and code: the token.
-type Table = BTreeMap<(u32, u32), usize>;
+/// The number of the first trained table, of as many as the session has.
+pub const TRAINED: usize = 64;
+
+/// By length and code: the token. The raw table is empty.
+pub type Table = BTreeMap<(u32, u32), usize>;
 
 static PAGE: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let lines = include_str!("../../../docs/codes.txt").lines().skip(1);
@@ -47,16 +50,31 @@ fn canonical(lengths: &[u32]) -> Table {
     table
 }
 
+/// Section 2.8: the trained tables in a welcome.
+pub fn trained(bytes: &[u8]) -> Vec<Table> {
+    assert_eq!((bytes[0], bytes.len()), (1, 2 + 37 * usize::from(bytes[1])), "format and length");
+    let table = |bytes: &[u8]| {
+        let halves = bytes.iter().flat_map(|byte| [u32::from(byte & 15), u32::from(byte >> 4)]);
+        canonical(&halves.take(ESCAPE + 1).collect::<Vec<_>>())
+    };
+    bytes[2..].chunks(37).map(table).collect()
+}
+
+/// A table by its number; `trained`: those of the session.
+pub fn numbered(number: usize, trained: &[Table]) -> &Table {
+    if number < TRAINED { &PAGE[number] } else { &trained[number - TRAINED] }
+}
+
 /// The difference that is next, or none where the absolute form follows.
-pub fn read_difference(bits: &mut Bits<'_>, table: usize) -> Result<Option<i64>, Fault> {
-    if table == RAW {
+pub fn read_difference(bits: &mut Bits<'_>, table: &Table) -> Result<Option<i64>, Fault> {
+    if table.is_empty() {
         return Ok(None);
     }
     let (mut length, mut code) = (0, 0);
     let token = loop {
         code = code << 1 | u32::from(bits.bit()?);
         length += 1;
-        if let Some(token) = PAGE[table].get(&(length, code)) {
+        if let Some(token) = table.get(&(length, code)) {
             break *token;
         }
         assert!(length < 10, "every ten bits begin with a code");

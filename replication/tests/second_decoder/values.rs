@@ -2,7 +2,7 @@
 
 pub use super::Code;
 use super::bits::{Bits, bits_for};
-use super::tables::{has_table, read_difference, usual_of};
+use super::tables::{RAW, Table, has_table, numbered, read_difference, usual_of};
 use super::{Fault, Field};
 
 /// What a value is read against: its words at the baseline, and how many send ticks ago that was.
@@ -31,7 +31,8 @@ pub fn words_of(fields: &[Field]) -> usize {
 
 /// Reads one value: absolutely, or against `base` with the usual tables for its age.
 pub fn read_value(bits: &mut Bits<'_>, fields: &[Field], base: Option<Base<'_>>) -> Result<Vec<u32>, Fault> {
-    let tables = usual_of(fields, base.map_or(1, |base| base.age));
+    let numbers = usual_of(fields, base.map_or(1, |base| base.age));
+    let tables: Vec<_> = numbers.into_iter().map(|number| numbered(number, &[])).collect();
     read_value_with(bits, fields, base.map(|base| base.words), &tables)
 }
 
@@ -40,7 +41,7 @@ pub fn read_value_with(
     bits: &mut Bits<'_>,
     fields: &[Field],
     guess: Option<&[u32]>,
-    tables: &[usize],
+    tables: &[&Table],
 ) -> Result<Vec<u32>, Fault> {
     let mut words = Vec::with_capacity(words_of(fields));
     // Entries before this index stand inside a Maybe that was absent in the guess.
@@ -63,16 +64,16 @@ pub fn read_value_with(
             }
         } else {
             let place = fields[..index].iter().filter(|field| has_table(field.code)).count();
-            let table = if has_table(field.code) { tables[place] } else { 0 };
-            read_field(bits, field.code, old, table, &mut words)?;
+            let old = old.map(|old| (old, if has_table(field.code) { tables[place] } else { numbered(RAW, &[]) }));
+            read_field(bits, field.code, old, &mut words)?;
         }
         index += 1;
     }
     Ok(words)
 }
 
-fn read_field(bits: &mut Bits<'_>, code: Code, old: Option<&[u32]>, table: usize, out: &mut Vec<u32>) -> Result<(), Fault> {
-    let Some(old) = old else { return read_absolute(bits, code, out) };
+fn read_field(bits: &mut Bits<'_>, code: Code, old: Option<(&[u32], &Table)>, out: &mut Vec<u32>) -> Result<(), Fault> {
+    let Some((old, table)) = old else { return read_absolute(bits, code, out) };
     match code {
         Code::Number { max, .. } => match read_difference(bits, table)? {
             Some(difference) => out.push(within(i64::from(old[0]) + difference, max)?),
