@@ -348,7 +348,7 @@ mod tests {
     fn each_guest_gets_its_half_with_a_delay_of_its_own_while_the_crowd_is_replaced() {
         for (seed, seen) in [(5, Seen::HalfByRule), (6, Seen::HalfByRooms), (7, Seen::All)] {
             let weather = Weather { loss: 0.05, seed, delays: true, ..Weather::default() };
-            let shape = Shape { seen, churn: 0.02 };
+            let shape = Shape { seen, churn: 0.02, tables: None };
             let mut session = Session::<Full>::shaped(Crowd::new(400, 0.5, Motion::Steady), 3, weather, shape);
             let first = names(&session.host.world, |_| true);
             (0..60).for_each(|_| _ = session.tick());
