@@ -5,8 +5,8 @@ use crate::ALLOCATED;
 use crate::attack::tables;
 use tidelock::trained::{Recording, Tables};
 use tidelock_netcore::control::{
-    self, Control, Digest, Hello, OwnershipAnswer, OwnershipRelease, OwnershipRequest, OwnershipVerdict, SchemaEntry, SessionTables,
-    Verdict, Welcome,
+    self, Control, Digest, Hello, OwnershipAnswer, OwnershipRelease, OwnershipRequest, OwnershipVerdict, SchemaEntry,
+    SessionTables, Verdict, Welcome,
 };
 use tidelock_netcore::forks::{Fork, ForkAnswer, ForkAsk, ForkFound, ForkLocated, ForkQuestion, StateDigest};
 use tidelock_netcore::limits;
