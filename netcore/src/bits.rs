@@ -127,10 +127,10 @@ impl BitWriter {
 
     /// Copies the bits out as bytes, the last one filled up with zeros, appended to `out`.
     pub fn bytes_into(&self, out: &mut Vec<u8>) {
-        out.reserve(self.words.len() * 8 + 8);
-        for w in &self.words {
-            out.extend_from_slice(&w.to_le_bytes());
-        }
+        let first = out.len();
+        // room for all at once: then the copy has no question to ask for each word
+        out.resize(first + self.words.len() * 8, 0);
+        out[first..].chunks_exact_mut(8).zip(&self.words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
         out.extend_from_slice(&self.acc.to_le_bytes()[..(self.used as usize).div_ceil(8)]);
     }
 

@@ -38,12 +38,25 @@ pub(crate) enum MaskGuess {
 }
 
 /// How one component is coded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Coding {
     pub(crate) mask: MaskGuess,
     pub(crate) forecast: Forecast,
     /// By field that has one; empty: the usual ones.
     pub(crate) tables: SmallVec<[u8; 8]>,
+}
+
+impl Clone for Coding {
+    fn clone(&self) -> Self {
+        Self { mask: self.mask, forecast: self.forecast, tables: self.tables.clone() }
+    }
+
+    // as it would be derived, a component of many fields would allocate in every send
+    fn clone_from(&mut self, other: &Self) {
+        (self.mask, self.forecast) = (other.mask, other.forecast);
+        self.tables.clear();
+        self.tables.extend_from_slice(&other.tables);
+    }
 }
 
 /// How all are.

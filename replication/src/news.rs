@@ -333,7 +333,8 @@ impl Newsstand {
             return Some(News::Missed { count });
         }
         let news = self.queue.pop_front();
-        if self.queue.is_empty() && self.queue.capacity() > 0 {
+        // the end of a queue, and not of a look into an empty one
+        if news.is_some() && self.queue.is_empty() {
             self.room.note(std::mem::take(&mut self.since_empty));
             if let Some(worth) = self.room.excess(self.queue.capacity()) {
                 self.queue.shrink_to(worth);

@@ -153,6 +153,14 @@ impl Builder<'_> {
         }
     }
 
+    /// What was made for several peers.
+    pub(crate) fn shared(&self) -> Option<&BitWriter> {
+        match self {
+            Self::Blocks(assembler) => Some(&assembler.cache.arena),
+            Self::List(_) => None,
+        }
+    }
+
     pub(crate) fn kind(&self) -> PacketKind {
         match self {
             Self::Blocks(_) => PacketKind::State,
@@ -165,6 +173,8 @@ impl Builder<'_> {
 #[derive(Default)]
 pub(crate) struct Body {
     pub(crate) carried: Freight,
+    /// It is not in the draft, but was made for others before: in [`Builder::shared`] from a bit on, so many bits.
+    pub(crate) copy: Option<(usize, usize)>,
     /// Values in it.
     pub(crate) values: usize,
     /// There may be presence among them.
@@ -270,7 +280,8 @@ impl Assembler<'_> {
         subscriber.tally = std::mem::take(&mut self.scratch.tally);
         let (values, may_introduce) = (self.scratch.values, self.scratch.components & 1 != 0);
         let carried = self.lists.keep(carried);
-        Body { carried, values, may_introduce, all: !full, whole: !full && self.scratch.confirmed }
+        let whole = !full && self.scratch.confirmed;
+        Body { carried, copy: None, values, may_introduce, all: !full, whole }
     }
 
     /// Puts a block in as it was written for another peer, if it is told the very same.

@@ -218,6 +218,7 @@ impl Picker<'_> {
         let values = carried.iter().map(|x| x.mask.count_ones() as usize).sum();
         Body {
             carried: self.lists.keep(carried),
+            copy: None,
             values,
             may_introduce: true,
             all: *next >= order.len() && waiting.is_empty(),

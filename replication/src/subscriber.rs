@@ -103,6 +103,8 @@ pub(crate) struct Subscriber {
     folded: Option<Tick>,
     /// Nothing is listed as pending. Never said in error; it may be so all the same.
     quiet: bool,
+    /// Not all that was pending found room in the last send.
+    short: bool,
     /// The publisher's [`shape`](Publisher::shape) in which the peer was found to be told changes of everything; `None`: not known.
     wants_all: Option<u64>,
     next_number: u64,
@@ -185,6 +187,7 @@ impl Subscriber {
             taken_up: None,
             folded: None,
             quiet: false,
+            short: false,
             wants_all: None,
             next_number: first,
             flights: VecDeque::new(),

@@ -26,6 +26,7 @@ use crate::why::Scarce;
 use hecs::World;
 use std::time::Duration;
 use tidelock_netcore::bits::BitReader;
+use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::clock::{Sample, round_trip};
 use tidelock_netcore::control::Control;
 use tidelock_netcore::error::{DisconnectReason, PeerError};
@@ -402,10 +403,9 @@ impl Peer {
                 let waits = || self.links[index].subscriber.holds_back(self.publisher.history.now());
                 used = used || sending == Sending::Scheduled && waits();
             }
+            self.links[index].subscriber.end_send(&self.publisher);
             self.send_events(index, &mut *transport, false);
             let link = &mut self.links[index];
-            // what did not go, or not all of it, waits in its list
-            link.subscriber.unfold(&self.publisher);
             let mark = if host { HOST_MARK } else { GUEST_MARK };
             let quiet = link.last_sent.is_none_or(|at| now >= at + mark);
             let settles = sending != Sending::Leftovers && link.unsettled > 0 && link.last_state.is_some_and(|at| now > at);
@@ -474,7 +474,7 @@ impl Peer {
             header.complete = link.complete(known, send_tick);
             packet.clear();
             header.write(builder.kind(), Some(link.incoming.received()), packet);
-            let size = self.draft.close();
+            let size = self.draft.close(body.copy.zip(builder.shared()));
             match transport.send_datagram(now, link.id, &self.draft.bytes) {
                 Ok(Delivery::Taken) => {}
                 Ok(Delivery::Full) | Err(_) => {
@@ -535,9 +535,12 @@ impl Peer {
 }
 
 impl Draft {
-    /// What follows the header, and the whole as bytes; how many they are.
-    fn close(&mut self) -> usize {
-        self.packet.append(&self.body, 0, self.body.len());
+    /// What follows the header, and the whole as bytes; how many they are. `copy`: in place of the body, what was made for others.
+    fn close(&mut self, copy: Option<((usize, usize), &BitWriter)>) -> usize {
+        match copy {
+            Some(((start, len), from)) => self.packet.append(from, start, len),
+            None => self.packet.append(&self.body, 0, self.body.len()),
+        }
         self.packet.append(&self.section, 0, self.section.len());
         self.bytes.clear();
         self.packet.bytes_into(&mut self.bytes);

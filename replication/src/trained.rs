@@ -1,8 +1,10 @@
 //! Tables of prefix codes that were trained for a game, beside the fixed ones.
 //!
-//! What a guess is off by is written with the table that fits best of what was sent lately: one of 62 fixed ones
+//! What a guess is off by is written with the table that fits best of what was sent lately: one of 63 fixed ones
 //! (`docs/codes.txt`), or of up to [`limits::TABLES`] that were trained from what a session like this one sent before. Trained ones
-//! fit better, because they know the shape of a game's surprises and not only their size.
+//! fit better, because they know the shape of a game's surprises and not only their size. Who does not see everything
+//! ([relevance](crate::Peer::set_relevance)) is told in another form of packets, which has the usual tables: such a host neither
+//! records what it tells its guests nor uses trained tables for it.
 //!
 //! 1. A peer [records](crate::Peer::start_recording) what it sends, in sessions as the players will have them. Recordings of several
 //!    runs can be [merged](Recording::merge).

@@ -134,6 +134,85 @@ fn complete_never_runs_ahead_of_what_arrived() {
     }
 }
 
+/// The same where nobody comes and goes, so that sends come whole, with too little room and bursts of loss: what waits for room
+/// goes along with what has changed since, and may be lost with it.
+#[test]
+fn complete_does_not_run_ahead_of_what_waits_for_room_either() {
+    for seed in seeds(6) {
+        let mut rng = Rng::new(seed);
+        let config = Config { bandwidth: 120_000, ..config() };
+        let (mut table, network) = table_of(seed, &common::schema(), 3, weather(40, 0.03), &config);
+        table.run(|seat, world, step| {
+            for i in 0..if seat == 0 { 300 } else { 0 } {
+                step.spawn(world, Crate, (Position { x: 0.0, y: i as f32 }, Health(1))).unwrap();
+            }
+        });
+        assert_settles(&mut table, 20);
+        let (mut down, mut newest, mut waits) = (Published::default(), 0, 0);
+        for frame in 0..500u32 {
+            // some seconds of little, then more than there is room for
+            let percent = if frame / 25 % 3 == 0 { 60 } else { 3 };
+            if frame % 40 == 20 {
+                for link in network.links() {
+                    network.set_conditions(link, Direction::Down, weather(40, 1.0));
+                }
+            } else if frame % 40 == 26 {
+                for link in network.links() {
+                    network.set_conditions(link, Direction::Down, weather(40, 0.03));
+                }
+            }
+            table.run(|_, world, step| {
+                let mut moved = step.query::<&mut Position>(world);
+                moved.iter().filter(|_| rng.chance(percent)).for_each(|p| p.x += 0.01);
+            });
+            down.note::<Crate>(table.seat(0));
+            for guest in 1..=3 {
+                let seat = table.seat(guest);
+                let (tick, complete) = (seat.peer.tick().0, seat.peer.stats(PeerId::HOST).unwrap().complete.0);
+                let found = down.check(complete, seat);
+                assert!(found.is_ok(), "SEED={seed} frame {frame} seat {guest}: {found:?}");
+                waits += u32::from(complete + 12 < tick);
+                newest = newest.max(complete);
+            }
+        }
+        assert!(waits > 50, "SEED={seed}: nothing was ever missing, so that nothing was tested");
+        assert!(newest + 120 > table.seat(0).peer.tick().0, "SEED={seed}: complete stands at {newest}");
+        assert_settles(&mut table, 20);
+        assert_clean(&mut table);
+    }
+}
+
+/// Who has less room than the others is told the oldest first, though what the others are told is at hand: nothing stands still.
+#[test]
+fn who_has_little_room_beside_others_lacks_nothing_for_long() {
+    for seed in seeds(2) {
+        let mut rng = Rng::new(seed);
+        let (mut table, _network) = table_of(seed, &common::schema(), 3, weather(40, 0.0), &config());
+        table.run(|seat, world, step| {
+            for i in 0..if seat == 0 { 2400 } else { 0 } {
+                step.spawn(world, Crate, (Position { x: 0.0, y: (i % 400) as f32 }, Health(1))).unwrap();
+            }
+        });
+        assert_settles(&mut table, 20);
+        let limited = table.seat(3).peer.local();
+        table.seat(0).peer.set_bandwidth(limited, 600_000).unwrap();
+        let (mut down, mut oldest) = (Published::default(), 0);
+        for frame in 0..250u32 {
+            table.run(|_, world, step| {
+                step.query::<&mut Position>(world).iter().for_each(|p| p.x += 0.01 * (1 + rng.below(12)) as f32);
+            });
+            down.note::<Crate>(table.seat(0));
+            let tick = table.seat(0).peer.tick().0;
+            let late = |ticks: u64, table: &mut Table| down.check(tick.saturating_sub(ticks), table.seat(3)).is_err();
+            let age = [5, 10, 20, 40, 60].into_iter().rev().find(|ticks| late(*ticks, &mut table)).unwrap_or(0);
+            assert!(frame < 60 || age < 10, "SEED={seed} frame {frame}: something is older than {age} ticks");
+            oldest = oldest.max(age);
+        }
+        assert!(oldest >= 5, "SEED={seed}: there was room enough, so that nothing was tested");
+        assert_settles(&mut table, 20);
+    }
+}
+
 /// 64 crates of which each moves by a step of 0.01 in every tick.
 fn moving_crates(seed: u64, guests: usize, weather: Conditions) -> (Table, Network) {
     let (mut table, network) = table(seed, guests, weather);

@@ -6,6 +6,7 @@ mod common;
 
 use common::{Rng, assert_clean, assert_settles, config, seeds, table_of, weather};
 use hecs::World;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidelock::netcore::control::{self, Control, SessionTables};
 use tidelock::netcore::error::{DisconnectReason, TransportError};
@@ -280,10 +281,33 @@ fn trained_tables_are_understood_whoever_has_them() {
     }
 }
 
-/// Gives a guest another welcome than its host sent: one with trained tables.
+#[test]
+fn tables_travel_only_to_who_has_others_and_are_not_used_while_a_peer_records() {
+    let seed = 5;
+    let (tables, other) = trained_tables(seed);
+    for (guests, travels) in [(Some(tables.clone()), false), (Some(other), true), (None, true)] {
+        let network = Network::new(seed);
+        let host = Config { tables: Some(tables.clone()), ..config() };
+        let mut table = tidelock::testing::Table::new(seed, &schema(), host, network.host()).unwrap();
+        let came = Arc::new(Mutex::new(Vec::new()));
+        let inner = network.join(weather(20, 0.0), weather(20, 0.0));
+        let watch = Tamper { inner, said: None, came: came.clone() };
+        table.join(Config { tables: guests.clone(), ..config() }, watch).unwrap();
+        table.rest(60);
+        assert_eq!(table.seat(1).peer.tables(), Some(&tables), "SEED={seed}: {guests:?}");
+        let came = came.lock().unwrap();
+        assert_eq!(*came, [if travels { tables.to_bytes().len() } else { 0 }], "SEED={seed}: {guests:?}");
+    }
+    let trained = Trained { host: Some(tables), ..Trained::default() };
+    let (plain, records) = (trained_session(seed, &Trained::default(), false), trained_session(seed, &trained, true));
+    assert!(is_like(&records, &plain), "SEED={seed}: {} and {} bytes", records.down, plain.down);
+}
+
+/// Notes how many bytes of tables come with a guest's welcome, or gives it another one than its host sent: with these tables.
 struct Tamper {
     inner: Loopback,
-    said: SessionTables,
+    said: Option<SessionTables>,
+    came: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Transport for Tamper {
@@ -292,9 +316,12 @@ impl Transport for Tamper {
         if let (Arrival::Message { lane: Lane::CONTROL, .. }, Ok(Control::Welcome(mut welcome))) =
             (&arrival, control::decode(payload))
         {
-            welcome.tables = Some(self.said.clone());
-            payload.clear();
-            control::encode(&Control::Welcome(welcome), payload);
+            self.came.lock().unwrap().push(welcome.tables.as_ref().map_or(0, |tables| tables.bytes.len()));
+            if let Some(said) = &self.said {
+                welcome.tables = Some(said.clone());
+                payload.clear();
+                control::encode(&Control::Welcome(welcome), payload);
+            }
         }
         Some(arrival)
     }
@@ -338,7 +365,9 @@ fn a_guest_with_tables_of_its_own_invention_is_alone_with_them() {
             let mut table = tidelock::testing::Table::new(seed, &schema(), own, network.host()).unwrap();
             let bad = weather(30, 0.05);
             table.join(config(), network.join(bad, bad)).unwrap();
-            table.join(config(), Tamper { inner: network.join(bad, bad), said: said.clone() }).unwrap();
+            table
+                .join(config(), Tamper { inner: network.join(bad, bad), said: Some(said.clone()), came: Arc::default() })
+                .unwrap();
             for _ in 0..400 {
                 table.run(|seat, world, step| match seat {
                     0 => live(world, step, &mut rng),
@@ -378,7 +407,7 @@ fn a_welcome_with_what_are_no_tables_is_malformed() {
             // it has the other ones, which it has said; of the first it knows nothing
             let own = Config { tables: (digest != other.digest()).then(|| other.clone()), ..config() };
             let said = SessionTables { digest, bytes };
-            table.join(own, Tamper { inner: network.join(good, good), said: said.clone() }).unwrap();
+            table.join(own, Tamper { inner: network.join(good, good), said: Some(said.clone()), came: Arc::default() }).unwrap();
             table.rest(60);
             let guest = table.seats[2].take().unwrap();
             assert_eq!(guest.peer.ended(), Some(&DisconnectReason::Malformed), "SEED={seed} {said:?}");

@@ -67,7 +67,7 @@ pub(super) struct Mark {
     pub(super) start: usize,
     pub(super) before: Context,
     /// Bits of its values, by component in the order of its masks.
-    pub(super) bits: SmallVec<[u32; 4]>,
+    pub(super) bits: SmallVec<[u32; 8]>,
 }
 
 impl Cohort {

@@ -43,17 +43,17 @@ impl Assembler<'_> {
         })
     }
 
-    /// Fills `scratch.body` with the packet that others were sent, if this peer is told the same and there is one that fits.
+    /// The packet that others were sent, if this peer is told the same and there is one that fits.
     pub(super) fn fill_alike(&mut self, subscriber: &mut Subscriber, limit: usize) -> Option<Body> {
         let (cohort, index) = self.scratch.cohort?;
         let packet = self.cache.cohorts[cohort].packet(index).filter(|packet| packet.at.1 < limit)?;
         self.scratch.cohort = Some((cohort, index + 1));
-        self.scratch.body.append(&self.cache.arena, packet.at.0, packet.at.1);
         subscriber.tally.fit(self.schema.columns(), self.schema.kinds.len());
         subscriber.tally.add(&packet.tally);
         subscriber.take_packet(&packet.carried, &packet.emptied, packet.all);
         Some(Body {
             carried: Freight::Shared(packet.carried.clone()),
+            copy: Some(packet.at),
             values: packet.values,
             may_introduce: false,
             all: packet.all,
@@ -92,7 +92,8 @@ impl Assembler<'_> {
             && let Some(packet) = self.cache.cohorts[cohort].packet(index)
             && packet.at.1 < limit
         {
-            let (all, mut values, mut tally) = (packet.all, packet.values, std::mem::take(&mut self.scratch.spliced_tally));
+            let (at, all, mut values) = (packet.at, packet.all, packet.values);
+            let mut tally = std::mem::take(&mut self.scratch.spliced_tally);
             tally.clone_from(&packet.tally);
             let left = self.scratch.left.len();
             let carried = self.copy_packet(subscriber, (cohort, index), &mut tally);
@@ -119,14 +120,16 @@ impl Assembler<'_> {
                 self.scratch.copies += u64::from(self.scratch.left.len() > left);
             }
             let all = all && !subscriber.is_pending();
-            return Some(Body { carried, values, may_introduce: false, all, whole: all });
+            let copy = matches!(carried, Freight::Shared(_)).then_some(at);
+            return Some(Body { carried, copy, values, may_introduce: false, all, whole: all });
         }
         self.scratch.body.clear();
         (self.scratch.cohort, self.scratch.spliced) = (None, false);
         None
     }
 
-    /// Copies a packet, as it is if there are no odd rows in it. `tally`: of the packet, and then of the copy.
+    /// Copies a packet to `scratch.body`, or leaves it where it is if there are no odd rows in it. `tally`: of the packet, and then of
+    /// the copy.
     fn copy_packet(&mut self, subscriber: &Subscriber, (cohort, index): (usize, usize), tally: &mut Tally) -> Freight {
         let packet = self.cache.cohorts[cohort].packet_mut(index);
         let (at, carried, marks) = (packet.at, packet.carried.clone(), std::mem::take(&mut packet.marks));
@@ -134,7 +137,6 @@ impl Assembler<'_> {
             let own = self.copy_entries(subscriber, at, &marks, &carried, tally);
             self.lists.keep(own)
         } else {
-            self.scratch.body.append(&self.cache.arena, at.0, at.1);
             Freight::Shared(carried)
         };
         self.cache.cohorts[cohort].packet_mut(index).marks = marks;

@@ -39,7 +39,8 @@ impl Subscriber {
         odd: &mut Vec<u64>,
         touched: &mut Vec<u64>,
     ) -> bool {
-        if !self.is_folded() || !self.shared.begins_by(self.base) {
+        // who lacked room before is told the oldest first, and not what is the same for all
+        if !self.is_folded() || self.short || !self.shared.begins_by(self.base) {
             return false;
         }
         odd.clear();
@@ -82,6 +83,12 @@ impl Subscriber {
     /// Is what is pending still folded?
     pub(crate) fn is_folded(&self) -> bool {
         self.folded.is_some()
+    }
+
+    /// A send is over: what did not go waits in its list.
+    pub(crate) fn end_send(&mut self, publisher: &Publisher) {
+        self.unfold(publisher);
+        self.short = self.is_pending();
     }
 
     /// Lists what is pending.

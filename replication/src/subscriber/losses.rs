@@ -1,8 +1,7 @@
 //! What becomes of what lost packets carried: what no later packet carries is pending again, and what one does is owed since the lost
 //! one's changes, for if that is lost too, nothing since then has arrived.
 //!
-//! A complete send carried all that changed in it, so nobody has to go through its packets' lists: the history knows. What else it
-//! carried was owed since earlier, and is in no packet that is given up later than it went out.
+//! A send that came to be whole carried just what changed in it, so nobody has to go through its packets' lists: the history knows.
 
 use super::{Carried, Flight, Lists, Subscriber};
 use crate::publisher::Publisher;
@@ -38,9 +37,9 @@ impl Subscriber {
         self.forces.forget(self.oldest());
     }
 
-    /// Did a packet carry, with the others of its send, what the history says has changed in it?
+    /// Did a packet carry, with the others of its send, just what the history says has changed in it?
     fn is_listed(&self, flight: &Flight, publisher: &Publisher) -> bool {
-        flight.complete && self.view.is_none() && publisher.history.remembers(flight.send_tick)
+        flight.whole && self.view.is_none() && publisher.history.remembers(flight.send_tick)
     }
 
     /// What packets carry of rows that earlier ones have lost is owed since these: from the first that is lost on, send by send.
@@ -71,7 +70,7 @@ impl Subscriber {
         self.owed = owed;
     }
 
-    /// A complete send carries what changed in it.
+    /// A whole send carries what changed in it.
     fn hand_to_send(&mut self, send_tick: Tick, is_open: bool, owed: &mut Vec<u32>, publisher: &Publisher) {
         let blocks = self.blocks;
         owed.retain(|&at| {
@@ -99,14 +98,25 @@ impl Subscriber {
         }
     }
 
-    fn gather_lost(&mut self, n: usize, owed: &mut Vec<u32>) {
-        let flight = &self.flights[n];
+    /// Gathers what is handed to the packets of one send.
+    fn look_up(&mut self, send_tick: Tick) {
         self.handed_here.clear();
-        self.handed_here.extend(self.handed.iter().filter(|h| h.send_tick == flight.send_tick).map(|h| (h.at, h.since)));
+        self.handed_here.extend(self.handed.iter().filter(|h| h.send_tick == send_tick).map(|h| (h.at, h.since)));
+        self.handed_here.sort_unstable();
+    }
+
+    /// Since when rows are owed of which the packet itself says `since`.
+    fn handed_since(&self, at: usize, since: Tick) -> Tick {
+        let first = self.handed_here.partition_point(|h| (h.0 as usize) < at);
+        self.handed_here.get(first).filter(|h| h.0 as usize == at).map_or(since, |h| h.1.min(since))
+    }
+
+    fn gather_lost(&mut self, n: usize, owed: &mut Vec<u32>) {
+        self.look_up(self.flights[n].send_tick);
+        let flight = &self.flights[n];
         for x in flight.carried.iter() {
             let at = usize::from(x.component) * self.blocks + x.block as usize;
-            let since =
-                self.handed_here.iter().filter(|h| h.0 as usize == at).map(|h| h.1).chain([x.since]).min().unwrap_or(x.since);
+            let since = self.handed_since(at, x.since);
             let (rows, of) = (&mut self.scratch[at], &mut self.owed_since[at]);
             if *rows == 0 {
                 *of = since;
@@ -125,6 +135,9 @@ impl Subscriber {
         for i in (first..self.flights.len()).rev() {
             let losing = is_lost(i, &self.flights[i]);
             let listed = self.is_listed(&self.flights[i], publisher);
+            if losing {
+                self.look_up(self.flights[i].send_tick);
+            }
             let flight = &mut self.flights[i];
             let send_tick = flight.send_tick;
             flight.lost |= losing;
@@ -145,7 +158,7 @@ impl Subscriber {
         }
     }
 
-    /// What a packet of that send carried is lost; `sends`: complete ones from then on.
+    /// What a packet of that send carried is lost; `sends`: whole ones from then on.
     fn owe(&mut self, x: &Carried, send_tick: Tick, sends: &[Tick], publisher: &Publisher) {
         // it may arrive yet
         self.shared.mark_inexact(x.block as usize, send_tick);
@@ -161,8 +174,7 @@ impl Subscriber {
         }
         again &= !if again == 0 { 0 } else { self.hidden_in(c, block) };
         if again != 0 {
-            let handed = self.handed.iter().filter(|h| h.send_tick == send_tick && h.at as usize == at).map(|h| h.since);
-            let since = handed.chain([x.since]).min().unwrap_or(x.since);
+            let since = self.handed_since(at, x.since);
             self.fresh = None;
             self.pending[at] |= again;
             self.mark_since(block, again, since);

@@ -5,7 +5,9 @@ use crate::peer::Peer;
 
 impl Peer {
     /// Begins to count what this peer sends, to train [`Tables`] from; what was counted before is gone. Meanwhile it uses the fixed
-    /// tables only. Costs nothing while it is off, and while it is on about as much as encoding.
+    /// tables only. Costs nothing while it is off, and while it is on about as much as encoding. Values are counted once for each
+    /// baseline that they are encoded against, not for each guest; what goes to guests that do not see everything is not counted, and
+    /// neither is what would be more than [`limits::HISTOGRAMS`](tidelock_netcore::limits::HISTOGRAMS) histograms.
     pub fn start_recording(&mut self) {
         let digest = self.terms.digest();
         self.cache.recording = Some(Box::new(Recording::new(digest)));

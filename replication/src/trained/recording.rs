@@ -256,6 +256,28 @@ mod tests {
         recording
     }
 
+    /// Whatever a recording says: what is made of it is what every peer takes.
+    #[test]
+    fn tables_of_counts_beyond_all_measure_are_tables() {
+        let mut recording = drawn(1, limits::HISTOGRAMS);
+        for histogram in recording.counts.values_mut() {
+            histogram.tokens = [MOST; TOKENS];
+            histogram.tokens[usize::from(histogram.tokens[0] % 2 == 0)] = 1;
+        }
+        for most in [1, 16] {
+            if let Ok(tables) = crate::trained::Tables::train(&recording, most) {
+                assert_eq!(crate::trained::Tables::from_bytes(&tables.to_bytes()).unwrap().digest(), tables.digest());
+            }
+        }
+        let mut seldom = Recording::new(7);
+        let place = Place { column: 1, field: 0, forecast: 0, age_order: 0, table: 5 };
+        let mut tokens = [0; TOKENS];
+        (tokens[3], tokens[40]) = (MOST, MOST / 3);
+        seldom.counts.insert(place, Histogram { tokens, absolute: 17 });
+        let tables = crate::trained::Tables::train(&seldom, 4).unwrap();
+        assert_eq!(crate::trained::Tables::from_bytes(&tables.to_bytes()).unwrap().digest(), tables.digest());
+    }
+
     #[test]
     fn recordings_come_back_and_no_part_of_them_does() {
         for seed in 0..20 {

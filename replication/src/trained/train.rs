@@ -8,13 +8,19 @@ use std::cmp::Reverse;
 
 /// What a table must save at least of all that is recorded, in bits: else it is not worth its place.
 const WORTH: u64 = 2048;
+/// Counts beyond so many bits in all are made smaller together.
+const COUNTED_BITS: u32 = 44;
 /// Rounds in which tables and what they are for are fitted to each other.
 const ROUNDS: usize = 12;
 
 /// At most so many tables. The fixed ones are there anyway: tables are made for what gains most against those, and then fitted to
 /// all that they are the best for.
 pub(super) fn tables(recording: &Recording, most: usize) -> Vec<Lengths> {
-    let counted: Vec<Histogram> = recording.histograms().filter(|h| h.total() > 0).collect();
+    let mut counted: Vec<Histogram> = recording.histograms().filter(|h| h.total() > 0).collect();
+    // a recording can come from anywhere: sums of weights stay within 64 bits
+    let most_counted = counted.iter().fold(0u64, |sum, h| sum.saturating_add(h.total()));
+    let shift = (u64::BITS - most_counted.leading_zeros()).saturating_sub(COUNTED_BITS);
+    counted.iter_mut().flat_map(|h| &mut h.tokens).for_each(|n| *n = (*n >> shift).max(u64::from(*n > 0)));
     let fixed: Vec<u64> = counted.iter().map(fixed_bits).collect();
     let mut tables = first(&counted, &fixed, most);
     let mut before: Vec<Option<usize>> = Vec::new();
