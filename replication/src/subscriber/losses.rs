@@ -181,3 +181,142 @@ impl Subscriber {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Freight, Lists};
+    use super::*;
+    use crate::outgoing::Body;
+    use crate::policy::Host;
+    use crate::presence::{Life, Presence};
+    use crate::{PeerId, Replicate, Schema};
+    use tidelock_netcore::ack::{AckRanges, Received};
+    use tidelock_netcore::bits::{BitReader, BitWriter};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Replicate)]
+    struct Count(u16);
+
+    #[derive(Clone, Copy, Default)]
+    struct Thing;
+
+    /// A publisher of two rows and one who is told of them, in ticks that are sends; nothing is acknowledged unless it is said.
+    struct Stream {
+        publisher: Publisher,
+        subscriber: Subscriber,
+        tick: Tick,
+        value: u32,
+    }
+
+    const R: usize = 0;
+    const S: usize = 1;
+
+    impl Stream {
+        fn new() -> Self {
+            let schema = Schema::builder("losses").component::<Count>("count", |c| c);
+            let schema = schema.kind::<Thing>("thing", Host::default()).build().unwrap();
+            let mut publisher = Publisher::new(&schema.0, Tick(1), true);
+            let subscriber = Subscriber::new(&publisher, 1, false);
+            for row in [R, S] {
+                assert_eq!(publisher.bind(0, PeerId::HOST, row as u32), Some(row));
+                let presence = Presence { life: Life::Alive, ..Presence::read(publisher.history.value(0, row), 1, 1) };
+                publisher.set_presence(row, &presence, Tick(1));
+            }
+            let mut stream = Self { publisher, subscriber, tick: Tick(1), value: 0 };
+            stream.subscriber.follow(&stream.publisher);
+            for (c, row) in [(0, R), (0, S), (1, R), (1, S)] {
+                stream.subscriber.want(c, row, true);
+            }
+            stream.change(&[R, S]);
+            stream.send();
+            stream.acknowledge(1);
+            stream
+        }
+
+        fn change(&mut self, rows: &[usize]) {
+            self.value += 1;
+            for row in rows {
+                assert!(self.publisher.set(1, *row, &[self.value], self.tick, false));
+            }
+            self.subscriber.note_changes(&self.publisher, self.tick);
+            self.subscriber.unfold(&self.publisher);
+        }
+
+        /// Another tick, in which these rows change.
+        fn next(&mut self, tick: u64, rows: &[usize]) {
+            while self.tick.0 < tick {
+                self.publisher.open();
+                self.tick = self.tick.plus(1);
+            }
+            self.change(rows);
+        }
+
+        /// All that is pending goes out.
+        fn send(&mut self) {
+            let since = self.subscriber.since[0];
+            let all = [0u8, 1].map(|c| Carried { block: 0, component: c, mask: self.subscriber.pending(c.into(), 0), since });
+            let carried: Vec<Carried> = all.into_iter().filter(|x| x.mask != 0).collect();
+            self.subscriber.clear_pending(&carried);
+            let body = Body { carried: Freight::Own(carried), may_introduce: true, all: true, whole: true, ..Body::default() };
+            self.subscriber.sent(self.tick, Duration::from_millis(self.tick.0), body);
+        }
+
+        fn acknowledge(&mut self, packet: u64) {
+            let (mut received, mut w) = (Received::new(1), BitWriter::new());
+            received.insert(packet);
+            received.write(&mut w);
+            let ranges = AckRanges::read(&mut BitReader::new(&w.to_bytes()), packet).unwrap();
+            self.subscriber.acknowledge(&ranges, &self.publisher, Duration::ZERO, &mut Lists::default());
+        }
+
+        /// What went out before that tick is lost.
+        fn lose(&mut self, before: u64) {
+            self.subscriber.time_out(Duration::from_millis(before), &self.publisher, &mut Lists::default());
+        }
+
+        /// Rows that are pending, and since when.
+        fn pending(&mut self) -> (u64, Option<Tick>) {
+            (self.subscriber.pending(1, 0), self.subscriber.oldest_pending(self.tick))
+        }
+    }
+
+    /// R goes out, changes again and finds no room, and goes with S: packets 2 and 3.
+    fn waited() -> Stream {
+        let mut stream = Stream::new();
+        stream.next(5, &[R]);
+        stream.send();
+        stream.next(8, &[R]);
+        stream.next(10, &[S]);
+        stream.send();
+        stream
+    }
+
+    #[test]
+    fn what_is_lost_with_what_it_waited_for_is_owed_since_the_first() {
+        let mut stream = waited();
+        stream.lose(11);
+        assert_eq!(stream.pending(), (0b11, Some(Tick(5))));
+    }
+
+    #[test]
+    fn what_a_later_packet_carries_is_not_sent_again_though_it_only_went_along() {
+        let mut stream = waited();
+        stream.lose(6);
+        assert_eq!(stream.pending(), (0, None));
+        // that one is lost too: with what the first has left to it
+        stream.lose(11);
+        assert_eq!(stream.pending(), (0b11, Some(Tick(5))));
+    }
+
+    #[test]
+    fn a_whole_send_takes_over_what_was_lost_before_it() {
+        let mut stream = Stream::new();
+        stream.next(5, &[R]);
+        stream.send();
+        stream.next(6, &[R, S]);
+        stream.send();
+        stream.lose(6);
+        assert_eq!(stream.pending(), (0, None), "R is on its way again");
+        stream.lose(7);
+        assert_eq!(stream.pending(), (0b11, Some(Tick(5))));
+    }
+}
