@@ -238,7 +238,6 @@ mod tests {
                 assert!(self.publisher.set(1, *row, &[self.value], self.tick, false));
             }
             self.subscriber.note_changes(&self.publisher, self.tick);
-            self.subscriber.unfold(&self.publisher);
         }
 
         /// Another tick, in which these rows change.
@@ -252,6 +251,7 @@ mod tests {
 
         /// All that is pending goes out.
         fn send(&mut self) {
+            self.subscriber.unfold(&self.publisher);
             let since = self.subscriber.since[0];
             let all = [0u8, 1].map(|c| Carried { block: 0, component: c, mask: self.subscriber.pending(c.into(), 0), since });
             let carried: Vec<Carried> = all.into_iter().filter(|x| x.mask != 0).collect();
@@ -279,12 +279,31 @@ mod tests {
         }
     }
 
+    /// Others' packets, which hold the newest, are nothing for who waits for what is older.
+    #[test]
+    fn who_left_something_behind_is_told_by_itself() {
+        let mut stream = Stream::new();
+        let mut is_told_as_others = |tick: u64, sends: bool| {
+            stream.next(tick, &[R]);
+            let told = stream.subscriber.odd_rows(&stream.publisher, None, &mut Vec::new(), &mut Vec::new());
+            if sends {
+                stream.send();
+            }
+            stream.subscriber.end_send(&stream.publisher);
+            told
+        };
+        assert!(is_told_as_others(5, false));
+        assert!(!is_told_as_others(6, true), "what changed in tick 5 waits");
+        assert!(is_told_as_others(7, true));
+    }
+
     /// R goes out, changes again and finds no room, and goes with S: packets 2 and 3.
     fn waited() -> Stream {
         let mut stream = Stream::new();
         stream.next(5, &[R]);
         stream.send();
         stream.next(8, &[R]);
+        stream.subscriber.end_send(&stream.publisher);
         stream.next(10, &[S]);
         stream.send();
         stream
