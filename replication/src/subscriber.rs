@@ -34,8 +34,8 @@ use std::time::Duration;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
-/// What is gathered after a loss is mostly less than this.
-const LOSSES: usize = 256;
+/// What is gathered after a loss is often less than this; where it is not, the lists grow once.
+const LOSSES: usize = 32;
 
 /// "Nothing is pending" in [`Subscriber::since`].
 pub(crate) const NEVER: Tick = Tick(u64::MAX);
