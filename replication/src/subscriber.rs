@@ -46,8 +46,9 @@ struct Flight {
     sent_at: Duration,
     acked: bool,
     lost: bool,
-    /// With the other packets of its send it carried all that changed in that send; and nothing else.
+    /// With the other packets of its send it carried all that changed in that send: then it can be a base.
     complete: bool,
+    /// And nothing else: then the history says what it carried.
     whole: bool,
     carried: Freight,
 }
