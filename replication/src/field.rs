@@ -318,11 +318,11 @@ pub fn quat_value(words: [u32; 4], bits: u32) -> [f32; 4] {
 }
 
 /// The parts of a rotation beside the largest, by that, in their order.
-pub(crate) const OTHERS: [[usize; 3]; 4] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]];
+const OTHERS: [[usize; 3]; 4] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]];
 
 /// The first of the largest of four numbers that are not negative, without a branch: any of them is as likely.
 #[inline]
-pub(crate) fn largest_of(sizes: [f64; 4]) -> usize {
+fn largest_of(sizes: [f64; 4]) -> usize {
     // such numbers are in the order of their bits
     let sizes = sizes.map(f64::to_bits);
     let later = |a: usize, b: usize| if sizes[b] > sizes[a] { b } else { a };

@@ -9,8 +9,8 @@
 //! * **Velocity**: with a component that says by how many units a second each `Number` changes, b goes on to
 //!   b + (v · (velocity's step ÷ own step) + (velocity's least value ÷ own step)) · seconds, v being its word at the baseline.
 
-use crate::field::{OTHERS, largest_of};
 use crate::layout::{FieldCode, Layout, Meaning};
+use crate::turn::turn_on;
 
 /// How a component's guess is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,11 +108,7 @@ impl Layout {
                 FieldCode::Wrapping { bits } => {
                     value[at] = value[at].wrapping_mul(2).wrapping_sub(older[at]) & ((1 << bits) - 1);
                 }
-                FieldCode::Quat { bits } => {
-                    let (older, value) = (four(&older[at..]), &mut value[at..at + 4]);
-                    let next = turn_on(older, four(value), bits);
-                    value.copy_from_slice(&next);
-                }
+                FieldCode::Quat { bits } => turn_on(&older[at..], &mut value[at..], bits),
                 _ => {}
             }
             at += code.words();
@@ -123,49 +119,6 @@ impl Layout {
     pub(crate) fn can_go_on(&self) -> bool {
         self.codes.iter().any(|c| c.has_table())
     }
-}
-
-/// The words of a rotation.
-#[inline]
-pub(crate) fn four(words: &[u32]) -> &[u32; 4] {
-    words.first_chunk().expect("a rotation has four words")
-}
-
-/// One of two numbers, without a branch.
-#[inline]
-fn pick(first: bool, a: f64, b: f64) -> f64 {
-    let mask = u64::from(first).wrapping_neg();
-    f64::from_bits(a.to_bits() & mask | b.to_bits() & !mask)
-}
-
-/// A rotation's four parts in units of 1 ÷ (√2·h): those that are sent, and the largest where it stands.
-#[inline]
-fn parts(words: &[u32; 4], h: f64) -> [f64; 4] {
-    let [l, a, b, c] = *words;
-    let (a, b, c) = (f64::from(a) - h, f64::from(b) - h, f64::from(c) - h);
-    let largest = (2.0 * h * h - a * a - b * b - c * c).max(0.0).sqrt();
-    // which part is the largest is anybody's guess, a processor's too
-    let second = pick(l == 0, a, pick(l == 1, largest, b));
-    let third = pick(l <= 1, b, pick(l == 2, largest, c));
-    [pick(l == 0, largest, a), second, third, pick(l >= 3, largest, c)]
-}
-
-/// Goes on turning as between two rotations' words: `b` is the later one; gives the next.
-#[inline]
-pub(crate) fn turn_on(o: &[u32; 4], b: &[u32; 4], bits: u32) -> [u32; 4] {
-    let h = f64::from((1u32 << (bits - 1)) - 1);
-    let (o, b) = (parts(o, h), parts(b, h));
-    let dot = o[0] * b[0] + o[1] * b[1] + o[2] * b[2] + o[3] * b[3];
-    let (factor, sign) = (dot.abs() / (h * h), pick(dot < 0.0, -1.0, 1.0));
-    // spelt out: the compiler makes calls of what is mapped over an array
-    let next =
-        [factor * b[0] - sign * o[0], factor * b[1] - sign * o[1], factor * b[2] - sign * o[2], factor * b[3] - sign * o[3]];
-    let largest = largest_of([next[0].abs(), next[1].abs(), next[2].abs(), next[3].abs()]);
-    let sign = pick(next[largest] < 0.0, -1.0, 1.0);
-    let [i, j, k] = OTHERS[largest];
-    let most = 2 * h as u32;
-    let word = |part: f64| within(part * sign + h, most);
-    [largest as u32, word(next[i]), word(next[j]), word(next[k])]
 }
 
 #[cfg(test)]

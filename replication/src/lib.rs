@@ -132,6 +132,7 @@ mod ticks;
 mod trace;
 pub mod trained;
 mod tuner;
+mod turn;
 mod values;
 mod view;
 mod viewer;

@@ -8,8 +8,8 @@ use crate::block::bits;
 use crate::codec::surprise;
 use crate::codes::{self, Chosen, Table};
 use crate::field::quat_is_canonical;
-use crate::forecast::{four, turn_on};
 use crate::layout::{FieldCode, Layout};
+use crate::turn::turn_rows_on;
 use tidelock_netcore::bits::{BitError, BitReader, BitWriter, unzigzag};
 
 /// What all values of a layout are made of.
@@ -223,12 +223,7 @@ impl Layout {
     /// words, `older` those from before.
     pub(crate) fn go_on_rows(&self, rows: u64, older: &[u32], values: &mut [u32]) {
         if let Pattern::Rotation(parts) = self.pattern {
-            for at in bits(rows).map(|bit| bit as usize * 4) {
-                let value = &mut values[at..at + 4];
-                let next = turn_on(four(&older[at..]), four(value), parts);
-                value.copy_from_slice(&next);
-            }
-            return;
+            return turn_rows_on(rows, older, values, parts);
         }
         let words = self.words();
         for at in bits(rows).map(|bit| bit as usize * words) {
