@@ -4,6 +4,8 @@
 //! again, the others are quantised and compared. Births, deaths and changes of shape show in the archetypes' columns of
 //! [`Networked`] marks.
 
+mod routes;
+
 use crate::block::bits;
 use crate::column::{QuantisedRows, Shadow};
 use crate::entities::{Entities, NO_ROW, Networked, name_in};
@@ -15,6 +17,7 @@ use crate::replicate::FieldError;
 use crate::room::make_room;
 use crate::schema::Inner;
 use hecs::{Archetype, World};
+use routes::Routes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tidelock_netcore::tick::Tick;
 
@@ -52,6 +55,7 @@ struct Watched {
     /// differ or somebody was marked: what must be read again and again is a third as much.
     ids: Vec<u32>,
     marks: Vec<Networked>,
+    routes: Routes,
     /// By entity: bits of indices whose mark changed.
     moved: Vec<u64>,
     differs: Vec<u64>,
@@ -174,6 +178,7 @@ impl Capture {
                 continue;
             }
             structural = true;
+            watched.routes.forget();
             let (old, new) = (&mut watched.marks, &marks[..]);
             watched.moved.resize(new.len().div_ceil(64), 0);
             watched.differs.resize(new.len().div_ceil(64), 0);
@@ -302,7 +307,8 @@ impl Capture {
         let mut watched = self.archetypes[index].take();
         if let Some(watched) = &mut watched {
             let archetype = scene.world.archetypes().nth(index).expect("archetypes are never removed");
-            let Watched { shadows, marks, moved, differs, .. } = watched;
+            let Watched { shadows, marks, routes, moved, differs, .. } = watched;
+            routes.follow(marks, scene.entities);
             for (c, shadow) in shadows.iter_mut() {
                 let entry = scene.schema.component(*c);
                 differs.copy_from_slice(moved);
@@ -311,36 +317,26 @@ impl Capture {
                     // the same handle may have got or lost its name
                     differs.fill(u64::MAX);
                 }
-                self.take_column(scene, *c, archetype, marks, differs, notify, findings);
+                self.indices.clear();
+                self.rows.clear();
+                routes.gather(*c, (differs, marks), scene.entities, (&mut self.indices, &mut self.rows));
+                self.take_column(scene, *c, archetype, marks, notify, findings);
             }
             moved.fill(0);
         }
         self.archetypes[index] = watched;
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one archetype's capture, borrowed apart")]
+    /// Takes the values of a component that differ.
     fn take_column(
         &mut self,
         scene: &mut Scene<'_>,
         c: usize,
         archetype: &Archetype,
         marks: &[Networked],
-        differs: &[u64],
         notify: u64,
         findings: &mut Findings,
     ) {
-        self.indices.clear();
-        self.rows.clear();
-        for (block, mask) in differs.iter().enumerate() {
-            for bit in bits(*mask) {
-                let i = block * 64 + bit as usize;
-                let route = marks.get(i).and_then(|mark| scene.entities.route(*mark));
-                if let Some(route) = route.filter(|route| route.mine >> c & 1 != 0) {
-                    self.indices.push(i as u32);
-                    self.rows.push(route.row);
-                }
-            }
-        }
         if self.indices.is_empty() {
             return;
         }
@@ -460,7 +456,8 @@ fn watch(schema: &Inner, archetype: &Archetype) -> Option<Watched> {
     let present = (1..schema.columns()).filter(here);
     let shadows: Vec<_> = present.map(|c| (c, schema.component(c).column.shadow())).collect();
     let components = shadows.iter().fold(0, |set, s| set | 1 << s.0);
-    Some(Watched { components, shadows, ids: Vec::new(), marks: Vec::new(), moved: Vec::new(), differs: Vec::new() })
+    let (ids, marks, routes) = (Vec::new(), Vec::new(), Routes::new());
+    Some(Watched { components, shadows, ids, marks, routes, moved: Vec::new(), differs: Vec::new() })
 }
 
 /// The row that carries an entity; one is given to it if it should have one.

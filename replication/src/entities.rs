@@ -144,6 +144,8 @@ pub(crate) struct Entities {
     marked: u64,
     /// Goes up with whatever may have changed in a record.
     version: u64,
+    /// Goes up with whatever may have changed in a route.
+    routed: u64,
     free: Vec<u32>,
     by_net: FxHashMap<NetId, u32>,
     /// Records of which this peer has authority over a part.
@@ -174,6 +176,7 @@ impl Entities {
         let route = Route { net, row: NO_ROW, mine: 0 };
         self.routes.resize(self.records.len(), route);
         self.routes[slot as usize] = route;
+        self.routed += 1;
         self.version += 1;
         self.records[slot as usize] = Some(Record {
             net,
@@ -206,6 +209,7 @@ impl Entities {
         let record = self.records.get_mut(slot as usize)?.take()?;
         self.version += 1;
         self.routes[slot as usize].row = NO_ROW;
+        self.routed += 1;
         self.by_net.remove(&record.net);
         self.order.note(record.net, None);
         self.parked -= usize::from(record.parked);
@@ -241,12 +245,18 @@ impl Entities {
             record.mine = mine;
             self.version += 1;
             self.routes[slot as usize].mine = mine;
+            self.routed += 1;
         }
     }
 
     /// How often an entity was marked: as long as that stays the same, the same ids in an archetype have the same marks.
     pub(crate) fn marked(&self) -> u64 {
         self.marked
+    }
+
+    /// As long as this stays the same, so does every [`route`](Self::route).
+    pub(crate) fn routed(&self) -> u64 {
+        self.routed
     }
 
     /// As long as this stays the same, so does every record.
@@ -260,6 +270,7 @@ impl Entities {
             record.out_row = row;
             self.version += 1;
             self.routes[slot as usize].row = row;
+            self.routed += 1;
         }
     }
 

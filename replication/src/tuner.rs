@@ -280,10 +280,13 @@ fn naming(table: u8, before: Option<u8>, trained: &[Table]) -> u64 {
 
 /// The table that takes the fewest bits for these tokens, and how many; `named`: of what it takes to name one.
 fn cheapest(count: &[u32; TOKENS], absolute: u32, trained: &[Table], named: impl Fn(u8) -> u64) -> (u64, u8) {
+    // most tokens never come, and there are many tables to ask
+    let seen: SmallVec<[(usize, u64); TOKENS]> =
+        count.iter().enumerate().filter(|(_, n)| **n > 0).map(|(token, n)| (token, u64::from(*n))).collect();
     let cost = |table: &Table| {
         let bits =
             |token: usize| u64::from(table.cost[token]) + if table.absolute >> token & 1 != 0 { absolute.into() } else { 0 };
-        count.iter().enumerate().filter(|(_, n)| **n > 0).map(|(token, n)| u64::from(*n) * bits(token)).sum::<u64>()
+        seen.iter().map(|&(token, n)| n * bits(token)).sum::<u64>()
     };
     let fixed = (0..TABLES as u8).map(|number| (codes::table(number), number));
     let all = fixed.chain(trained.iter().zip(codes::TRAINED..));
