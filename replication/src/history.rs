@@ -311,16 +311,13 @@ impl History {
         debug_assert_eq!(slot.changed[at] & rows, 0);
         let offset = slot.log.len() as u32;
         let values = &mut self.columns[c][block * BLOCK * stride..][..BLOCK * stride];
-        let mut changed = 0;
-        for (i, bit) in crate::block::bits(all).enumerate().filter(|(_, bit)| rows >> bit & 1 != 0) {
-            let (new, current) = (&words[i * stride..][..stride], &mut values[bit as usize * stride..][..stride]);
-            // all words are looked at: most differ somewhere, and where is not foreseen
-            if renew || current.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new) != 0 {
-                push_words(&mut slot.log, current);
-                copy_words(current, new);
-                changed |= 1 << bit;
-            }
-        }
+        let masks = (rows, all);
+        let changed = match stride {
+            1 => put_words::<1>(values, words, masks, renew, &mut slot.log),
+            3 => put_words::<3>(values, words, masks, renew, &mut slot.log),
+            4 => put_words::<4>(values, words, masks, renew, &mut slot.log),
+            _ => put_slices(stride, values, words, masks, renew, &mut slot.log),
+        };
         if changed != 0 {
             let next = if slot.changed[at] == 0 { NONE } else { slot.head[at] };
             slot.changed[at] |= changed;
@@ -515,6 +512,41 @@ impl Slot {
         self.head[at] = self.segments.len() as u32;
         self.segments.push(Segment { mask: bit, offset, next, mark: mark.into() });
     }
+}
+
+/// Puts values of some `rows` of a block over the present ones, which go to the log; `words`: the values of the rows of `all`. Says
+/// which it changed. `renew`: what is the same counts too.
+fn put_words<const N: usize>(values: &mut [u32], words: &[u32], (rows, all): (u64, u64), renew: bool, log: &mut Vec<u32>) -> u64 {
+    let Some(values) = values.as_chunks_mut::<N>().0.first_chunk_mut::<BLOCK>() else { return 0 };
+    log.reserve(rows.count_ones() as usize * N);
+    let (mut changed, mut left) = (0, all);
+    for new in words.as_chunks::<N>().0 {
+        let bit = left & left.wrapping_neg();
+        let current = &mut values[left.trailing_zeros() as usize % BLOCK];
+        left ^= bit;
+        // all words are looked at: most differ somewhere, and where is not foreseen
+        let differs = current.iter().zip(new).fold(0, |any, (old, new)| any | old ^ new) != 0;
+        if rows & bit != 0 && (differs || renew) {
+            log.extend_from_slice(current);
+            *current = *new;
+            changed |= bit;
+        }
+    }
+    changed
+}
+
+/// The same for values of any length.
+fn put_slices(stride: usize, values: &mut [u32], words: &[u32], (rows, all): (u64, u64), renew: bool, log: &mut Vec<u32>) -> u64 {
+    let mut changed = 0;
+    for (i, bit) in crate::block::bits(all).enumerate().filter(|(_, bit)| rows >> bit & 1 != 0) {
+        let (new, current) = (&words[i * stride..][..stride], &mut values[bit as usize * stride..][..stride]);
+        if renew || current != new {
+            log.extend_from_slice(current);
+            current.copy_from_slice(new);
+            changed |= 1 << bit;
+        }
+    }
+    changed
 }
 
 /// Gives an empty list of a tick the room that the ticks before have taken, and no more than those of lately.
