@@ -90,22 +90,27 @@ impl BitWriter {
     #[inline]
     pub fn append(&mut self, from: &BitWriter, start: usize, len: usize) {
         debug_assert!(start + len <= from.len());
-        let (first, shift) = (start >> 6, (start & 63) as u32);
-        // whole words that have a word after them, so that no look needs a question
-        let bulk = (len >> 6).min(from.words.len().saturating_sub(first + 1));
-        if bulk > 0 {
-            let (used, mut acc) = (self.used, self.acc);
-            self.words.extend(from.words[first..=first + bulk].windows(2).map(|pair| {
-                // a shift by 64 in two steps
-                let value = pair[0] >> shift | (pair[1] << 1) << (63 - shift);
-                let word = acc | value << used;
-                acc = (value >> 1) >> (63 - used);
-                word
-            }));
-            self.acc = acc;
+        // up to a word of our own: from there on each is a piece of the other's, whatever the one before is
+        let mut at = start;
+        if self.used > 0 {
+            let n = (64 - self.used as usize).min(len);
+            if n == 0 {
+                return;
+            }
+            self.put(from.peek(at, n as u32), n as u32);
+            at += n;
         }
-        let mut at = start + bulk * 64;
-        let mut left = len - bulk * 64;
+        let mut left = start + len - at;
+        let (first, shift) = (at >> 6, (at & 63) as u32);
+        // whole words that have a word after them, so that no look needs a question
+        let bulk = (left >> 6).min(from.words.len().saturating_sub(first + 1));
+        if bulk > 0 {
+            let (low, high) = (&from.words[first..first + bulk], &from.words[first + 1..=first + bulk]);
+            // a shift by 64 in two steps
+            self.words.extend(low.iter().zip(high).map(|(low, high)| low >> shift | (high << 1) << (63 - shift)));
+        }
+        at += bulk * 64;
+        left -= bulk * 64;
         while left > 0 {
             let n = left.min(64);
             self.put(from.peek(at, n as u32), n as u32);

@@ -310,6 +310,11 @@ impl Publisher {
         self.ever_rows[block * self.history.components() + c]
     }
 
+    /// The same of all blocks, one after the other.
+    pub(crate) fn ever_of(&self, c: usize) -> impl Iterator<Item = u64> {
+        self.ever_rows.chunks_exact(self.history.components()).map(move |rows| rows[c])
+    }
+
     /// As long as this stays the same, no row has had a value of a component for the first time.
     pub(crate) fn shape(&self) -> u64 {
         self.shape

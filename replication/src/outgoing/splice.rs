@@ -34,12 +34,7 @@ impl Assembler<'_> {
         let codings = &self.cache.sets[self.scratch.set].codings;
         bits(self.scratch.components).map(|c| c as usize).all(|c| {
             let velocity = self.schema.velocity(c).filter(|_| codings.components[c].forecast == Forecast::Velocity);
-            let lacks = |block: usize, source: usize| {
-                let has =
-                    self.publisher.ever_rows(source, block) & subscriber.wanted(source, block) & !subscriber.stale(source, block);
-                subscriber.owed(c, block, self.publisher) & !has
-            };
-            velocity.is_none_or(|v| (0..self.publisher.block_count()).all(|block| lacks(block, v.source) == 0))
+            velocity.is_none_or(|velocity| !subscriber.lacks(c, velocity.source, self.publisher))
         })
     }
 

@@ -98,6 +98,17 @@ impl Subscriber {
         if self.is_folded() { pending | publisher.history.changed_in(c, block, publisher.history.now()) } else { pending }
     }
 
+    /// Is something pending, folded or not, of a component in rows of which the peer does not hold another one?
+    pub(crate) fn lacks(&self, c: usize, other: usize, publisher: &Publisher) -> bool {
+        let of = |c: usize| c * self.blocks..(c + 1) * self.blocks;
+        let folded: &[u64] = if self.is_folded() { publisher.history.changed(c, publisher.history.now()) } else { &[] };
+        let owed = self.pending[of(c)].iter().zip(folded.iter().chain(std::iter::repeat(&0)));
+        let has = self.wants[of(other)].iter().zip(&self.stale[of(other)]);
+        let all = owed.zip(has).zip(publisher.ever_of(other));
+        all.fold(0, |lacks, (((listed, folded), (wanted, stale)), ever)| lacks | (listed | folded) & !(wanted & !stale & ever))
+            != 0
+    }
+
     /// Is what changed in the open send all that is pending, is all of it pending, and does the peer share what guesses are made from?
     /// Who is told in blocks and can say so is told the same as everybody else who can.
     pub(crate) fn is_even(&self, publisher: &Publisher, older: Option<Tick>) -> bool {
