@@ -22,7 +22,7 @@
 //! *first* bit on, so that the reader finds them by looking a fixed number of bits ahead.
 
 use std::sync::LazyLock;
-use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
+use tidelock_netcore::bits::{BitError, BitReader, BitWriter, unzigzag, zigzag};
 use tidelock_netcore::limits;
 
 /// Tokens of a table.
@@ -150,36 +150,75 @@ pub(crate) struct Table {
     small: [u32; SMALL],
     /// By token: code, and its length.
     codes: [(u16, u8); TOKENS],
-    /// By the next [`LONGEST`] bits: z's high part (or the escape's mark) from bit 9 up, own bits from bit 4, length below.
-    look: Box<[u64; 1 << LONGEST]>,
+    /// By the next [`LONGEST`] bits.
+    look: Box<[Seen; 1 << LONGEST]>,
     /// By token: code length and own bits; of one without a code those of the escape.
     pub(crate) cost: [u8; TOKENS],
     /// Bit t: of token t the value itself follows.
     pub(crate) absolute: u128,
 }
 
-/// In place of a number of own bits: the escape.
-const NO_NUMBER: u64 = 31;
+/// What stands at the front of some bits, in half a word, so that tables stay near at hand. A difference that is all within the bits that
+/// are looked at: from bit 0 up, how many it takes; from bit 5, itself. Of others, bit 4, and from bit 5 up the token.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Seen(u16);
+
+impl Seen {
+    /// The difference is not all in what was looked at, or it is the escape.
+    const LONG: u16 = 1 << 4;
+
+    /// A token with a code of `len` bits; `behind`: as many bits behind that as are looked at.
+    fn new(token: usize, len: u8, behind: u64) -> Self {
+        let long = Self((token as u16) << 5 | Self::LONG);
+        if token == ESCAPE {
+            return long;
+        }
+        let ((low, own), len) = (meaning(token), u32::from(len));
+        if len + own > LONGEST {
+            return long;
+        }
+        let by = unzigzag(low + (behind & ((1 << own) - 1)));
+        Self((by as u16) << 5 | (len + own) as u16)
+    }
+
+    /// Zero if all of these are short differences, as most are.
+    #[inline]
+    pub(crate) fn long(self) -> u16 {
+        self.0 & Self::LONG
+    }
+
+    /// How many bits a short difference takes.
+    #[inline]
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.0 & 15)
+    }
+
+    /// A short difference.
+    #[inline]
+    pub(crate) fn by(self) -> i32 {
+        i32::from(self.0 as i16 >> 5)
+    }
+}
+// a short one has fewer than 10 bits of its own, so that z has 11, and a bit of them is the sign
+const _: () = assert!(LONGEST < 16 && LONGEST < u16::BITS - 5 && TOKENS < 1 << 11);
 
 impl Table {
     /// From code lengths that make a complete code, in which the escape has its part.
     pub(crate) fn new(lengths: &[u8; TOKENS]) -> Self {
         let codes = canonical(lengths);
         let (cost, absolute) = ([lengths[ESCAPE]; TOKENS], 0);
-        let mut table = Self { small: [0; SMALL], codes, look: Box::new([0; 1 << LONGEST]), cost, absolute };
+        let mut table = Self { small: [0; SMALL], codes, look: Box::new([Seen::default(); 1 << LONGEST]), cost, absolute };
         for (token, &(code, len)) in codes.iter().enumerate() {
-            let (low, own) = if token == ESCAPE { (0, 0) } else { meaning(token) };
             if len == 0 || token == ESCAPE {
                 table.absolute |= 1 << token;
             }
             if len == 0 && token != ESCAPE {
                 continue; // the escape stands for it
             }
-            table.cost[token] = len + own as u8;
-            let mark = if token == ESCAPE { NO_NUMBER } else { u64::from(own) };
+            table.cost[token] = len + own_bits(token) as u8;
             let step = 1usize << len;
             for at in (usize::from(code)..1 << LONGEST).step_by(step) {
-                table.look[at] = low << 9 | mark << 4 | u64::from(len);
+                table.look[at] = Seen::new(token, len, at as u64 >> len);
             }
         }
         for z in 0..SMALL {
@@ -221,15 +260,26 @@ impl Table {
         ((entry & 0xff_ffff).into(), entry >> 24)
     }
 
-    /// What [`get`](Self::get) finds `at` bits into what [`BitReader::look`] has shown, and how many bits that is; `None` if it is
-    /// the escape, or reaches beyond what is shown.
+    /// What stands at the front of some bits, at least [`LONGEST`] of them.
     #[inline]
-    pub(crate) fn get_within(&self, ahead: u64, at: u32) -> Option<(u64, u32)> {
-        let ahead = ahead >> at;
-        let entry = self.look[(ahead & ((1 << LONGEST) - 1)) as usize];
-        let (len, own) = (entry & 15, entry >> 4 & 31);
-        let bits = (len + own) as u32;
-        (own != NO_NUMBER && at + bits <= BitReader::SHOWN).then(|| ((entry >> 9) + (ahead >> len & ((1 << own) - 1)), bits))
+    pub(crate) fn see(&self, ahead: u64) -> Seen {
+        self.look[(ahead & ((1 << LONGEST) - 1)) as usize]
+    }
+
+    /// The difference at the front of some bits, and how many it takes; `None` in its place: the escape.
+    #[inline]
+    pub(crate) fn find(&self, ahead: u64) -> (Option<i64>, u32) {
+        let seen = self.see(ahead);
+        if seen.long() == 0 {
+            return (Some(seen.by().into()), seen.bits());
+        }
+        let token = usize::from(seen.0 >> 5);
+        let len = u32::from(self.codes[token].1);
+        if token == ESCAPE {
+            return (None, len);
+        }
+        let (low, own) = meaning(token);
+        (Some(unzigzag(low + (ahead >> len & ((1 << own) - 1)))), len + own)
     }
 
     /// Has z a token here, but for the escape?
@@ -249,14 +299,9 @@ impl Table {
     #[inline]
     pub(crate) fn get(&self, r: &mut BitReader<'_>) -> Result<Option<u64>, BitError> {
         let ahead = r.look();
-        let entry = self.look[(ahead & ((1 << LONGEST) - 1)) as usize];
-        let (len, own) = (entry & 15, entry >> 4 & 31);
-        if own == NO_NUMBER {
-            r.skip(len as u32)?;
-            return Ok(None);
-        }
-        r.skip((len + own) as u32)?;
-        Ok(Some((entry >> 9) + (ahead >> len & ((1 << own) - 1))))
+        let (by, bits) = self.find(ahead);
+        r.skip(bits)?;
+        Ok(by.map(zigzag))
     }
 }
 
@@ -274,6 +319,7 @@ pub(crate) fn token(z: u64) -> (usize, u32, u64) {
 }
 
 /// The least number of a token but the escape, and how many bits follow it.
+#[inline]
 fn meaning(token: usize) -> (u64, u32) {
     if token < 16 {
         return (token as u64, 0);

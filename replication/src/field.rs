@@ -303,18 +303,28 @@ pub fn quat_words(q: [f32; 4], bits: u32) -> Result<[u32; 4], Problem> {
 }
 
 /// The rotation (x, y, z, w) of length 1 that canonical words stand for; its largest part is positive.
+#[inline]
 #[must_use]
 pub fn quat_value(words: [u32; 4], bits: u32) -> [f32; 4] {
     let h = quat_half(bits);
     let parts = [i64::from(words[1]) - h, i64::from(words[2]) - h, i64::from(words[3]) - h];
     let rest = (2 * h * h - parts[0] * parts[0] - parts[1] * parts[1] - parts[2] * parts[2]).max(0);
     let unit = FRAC_1_SQRT_2 / h as f64;
-    let [i, j, k] = OTHERS[words[0] as usize & 3];
-    let mut q = [((rest as f64).sqrt() * unit) as f32; 4];
-    q[i] = (parts[0] as f64 * unit) as f32;
-    q[j] = (parts[1] as f64 * unit) as f32;
-    q[k] = (parts[2] as f64 * unit) as f32;
-    q
+    let largest = ((rest as f64).sqrt() * unit) as f32;
+    // spelt out: the compiler makes calls of what is mapped over an array
+    let (a, b, c) = ((parts[0] as f64 * unit) as f32, (parts[1] as f64 * unit) as f32, (parts[2] as f64 * unit) as f32);
+    // which part is the largest is anybody's guess, a processor's too
+    let at = words[0] & 3;
+    let second = pick(at == 0, a, pick(at == 1, largest, b));
+    let third = pick(at <= 1, b, pick(at == 2, largest, c));
+    [pick(at == 0, largest, a), second, third, pick(at == 3, largest, c)]
+}
+
+/// One of two numbers, without a branch.
+#[inline]
+fn pick(first: bool, a: f32, b: f32) -> f32 {
+    let mask = u32::from(first).wrapping_neg();
+    f32::from_bits(a.to_bits() & mask | b.to_bits() & !mask)
 }
 
 /// The parts of a rotation beside the largest, by that, in their order.

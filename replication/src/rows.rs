@@ -10,7 +10,7 @@ use crate::codes::{self, Chosen, Table};
 use crate::field::quat_is_canonical;
 use crate::layout::{FieldCode, Layout};
 use crate::turn::turn_rows_on;
-use tidelock_netcore::bits::{BitError, BitReader, BitWriter, unzigzag};
+use tidelock_netcore::bits::{BitError, BitReader, BitWriter};
 
 /// What all values of a layout are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,25 +162,37 @@ impl Layout {
         out: &mut [u32],
     ) -> Result<(), BitError> {
         let tables: [&Table; N] = std::array::from_fn(|i| chosen.of(i));
-        let most: [i64; N] = std::array::from_fn(|i| match self.codes[i] {
+        let most: [u64; N] = std::array::from_fn(|i| match self.codes[i] {
             FieldCode::Number { max, .. } => max.into(),
-            _ => -1,
+            _ => 0,
         });
-        for (bit, value) in bits(rows).zip(out.chunks_exact_mut(N)) {
-            let at = bit as usize * N;
-            let guess = &guesses[at..at + N];
-            let (ahead, mut len, mut good) = (r.look(), 0, true);
+        let (guesses, _) = guesses.as_chunks::<N>();
+        for (bit, value) in bits(rows).zip(out.as_chunks_mut::<N>().0) {
+            let guess = &guesses[bit as usize];
+            // whatever is wrong somewhere is seen at the end: where one field's bits end is all that the next waits for
+            let (mut ahead, mut len, mut long, mut good) = (r.look(), 0, 0, true);
             for i in 0..N {
-                let Some((z, count)) = tables[i].get_within(ahead, len) else {
-                    good = false;
-                    break;
-                };
-                len += count;
-                let moved = i64::from(guess[i]) + unzigzag(z);
-                good &= moved >= 0 && moved <= most[i];
-                value[i] = moved as u32;
+                let seen = tables[i].see(ahead);
+                // what is below zero is too much as well
+                value[i] = guess[i].wrapping_add_signed(seen.by());
+                good &= (i64::from(guess[i]) + i64::from(seen.by())) as u64 <= most[i];
+                long |= seen.long();
+                ahead >>= seen.bits();
+                len += seen.bits();
             }
-            if !good || r.skip(len).is_err() {
+            if long != 0 {
+                (len, good) = (0, true);
+                ahead = r.look();
+                for i in 0..N {
+                    let (by, bits) = tables[i].find(ahead);
+                    let moved = (i64::from(guess[i]) + by.unwrap_or(0)) as u64;
+                    good &= by.is_some() & (moved <= most[i]);
+                    value[i] = moved as u32;
+                    ahead >>= bits;
+                    len += bits;
+                }
+            }
+            if !good || len > BitReader::SHOWN || r.skip(len).is_err() {
                 self.read_with(Some(guess), chosen, r, value)?;
             }
         }
@@ -197,22 +209,32 @@ impl Layout {
         out: &mut [u32],
     ) -> Result<(), BitError> {
         let table = tables.of(0);
-        for (bit, value) in bits(rows).zip(out.chunks_exact_mut(4)) {
-            let at = bit as usize * 4;
-            let guess = &guesses[at..at + 4];
-            let (ahead, mut len, mut good) = (r.look(), 0, true);
+        let (guesses, _) = guesses.as_chunks::<4>();
+        for (bit, value) in bits(rows).zip(out.as_chunks_mut::<4>().0) {
+            let guess = &guesses[bit as usize];
+            let (mut ahead, mut len, mut long, mut good) = (r.look(), 0, 0, true);
             value[0] = guess[0];
             for i in 1..4 {
-                let Some((z, count)) = table.get_within(ahead, len) else {
-                    good = false;
-                    break;
-                };
-                len += count;
-                // what is out of range is not canonical either
-                value[i] = u32::try_from(i64::from(guess[i]) + unzigzag(z)).unwrap_or(u32::MAX);
+                let seen = table.see(ahead);
+                // what is below zero is no part of a rotation either
+                value[i] = guess[i].wrapping_add_signed(seen.by());
+                long |= seen.long();
+                ahead >>= seen.bits();
+                len += seen.bits();
             }
-            good = good && quat_is_canonical([value[0], value[1], value[2], value[3]], parts);
-            if !good || r.skip(len).is_err() {
+            if long != 0 {
+                len = 0;
+                ahead = r.look();
+                for i in 1..4 {
+                    let (by, bits) = table.find(ahead);
+                    value[i] = u32::try_from(i64::from(guess[i]) + by.unwrap_or(0)).unwrap_or(u32::MAX);
+                    good &= by.is_some();
+                    ahead >>= bits;
+                    len += bits;
+                }
+            }
+            good &= quat_is_canonical(*value, parts);
+            if !good || len > BitReader::SHOWN || r.skip(len).is_err() {
                 self.read_with(Some(guess), tables, r, value)?;
             }
         }
