@@ -2,7 +2,7 @@
 
 use crate::block::bits;
 use crate::forecast::Forecast;
-use crate::history::{BLOCK, History};
+use crate::history::{BLOCK, History, copy_words};
 use crate::schema::Inner;
 use tidelock_netcore::tick::Tick;
 
@@ -44,21 +44,33 @@ impl Guesses {
         forecast: Forecast,
     ) {
         let (layout, words) = (schema.layout(c), schema.layout(c).words());
-        history.gather(c, block, rows, since.base, &mut self.values);
-        match (forecast, schema.velocity(c)) {
-            (Forecast::Motion, _) => {
-                history.gather(c, block, rows, since.older(), &mut self.older);
-                layout.go_on_rows(rows, &self.older, &mut self.values);
+        if let (Forecast::Velocity, Some(velocity)) = (forecast, schema.velocity(c)) {
+            let stride = schema.layout(velocity.source).words();
+            // mostly nothing has changed since, and what would be gathered stands in the history already
+            let now = history.still(c, block, rows, since.base);
+            if now.is_none() {
+                history.gather(c, block, rows, since.base, &mut self.older);
             }
-            (Forecast::Velocity, Some(velocity)) => {
-                let stride = schema.layout(velocity.source).words();
+            let speeds = history.still(velocity.source, block, rows, since.base);
+            if speeds.is_none() {
                 history.gather(velocity.source, block, rows, since.base, &mut self.velocities);
-                for bit in bits(rows).map(|bit| bit as usize) {
-                    let (at, from) = (bit * words, bit * stride);
-                    velocity.go_on(&self.velocities[from..from + stride], since.seconds, &mut self.values[at..at + words]);
-                }
             }
-            _ => {}
+            let (bases, speeds) = (now.unwrap_or(&self.older), speeds.unwrap_or(&self.velocities));
+            if self.values.len() < BLOCK * words {
+                self.values.resize(BLOCK * words, 0);
+            }
+            for bit in bits(rows).map(|bit| bit as usize) {
+                let (at, from) = (bit * words, bit * stride);
+                let value = &mut self.values[at..at + words];
+                copy_words(value, &bases[at..at + words]);
+                velocity.go_on(&speeds[from..from + stride], since.seconds, value);
+            }
+            return;
+        }
+        history.gather(c, block, rows, since.base, &mut self.values);
+        if forecast == Forecast::Motion {
+            history.gather(c, block, rows, since.older(), &mut self.older);
+            layout.go_on_rows(rows, &self.older, &mut self.values);
         }
     }
 
