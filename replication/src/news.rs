@@ -335,11 +335,37 @@ impl Newsstand {
         let news = self.queue.pop_front();
         // the end of a queue, and not of a look into an empty one
         if news.is_some() && self.queue.is_empty() {
+            // what a burst took is given back at once if nothing like it came lately: few sessions see another like the join
+            let worth = self.room.excess(self.queue.capacity());
             self.room.note(std::mem::take(&mut self.since_empty));
-            if let Some(worth) = self.room.excess(self.queue.capacity()) {
+            if let Some(worth) = worth {
                 self.queue.shrink_to(worth);
             }
         }
         news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bursts_room_is_given_back_at_once_and_kept_when_such_come_again() {
+        let mut stand = Newsstand::default();
+        let mut tell = |count: u64| {
+            (0..count).for_each(|count| stand.push(News::Missed { count }));
+            let told = std::iter::from_fn(|| stand.pop()).count();
+            assert_eq!(told as u64, count);
+            stand.queue.capacity()
+        };
+        let few = tell(10);
+        assert!(tell(10_000) <= 64.max(few), "the first join is over");
+        let kept = tell(10_000);
+        assert!(kept >= 10_000, "{kept}");
+        assert_eq!(tell(10), kept);
+        assert_eq!(tell(10_000), kept, "room was given back that was needed again");
+        let after = (0..400).map(|_| tell(10)).last().unwrap();
+        assert!(after < 1000, "{after}");
     }
 }
