@@ -28,11 +28,10 @@ impl Peer {
         while index < self.links.len() {
             let peer = self.links[index].peer;
             let mut touched = std::mem::take(&mut self.apply.touched);
-            touched.clear();
             self.links[index].incoming.take_touched(&mut touched);
             let mut told = 0;
-            for row in &touched {
-                if let Err(error) = self.accept_row(world, index, *row, &mut told) {
+            for row in touched.rows() {
+                if let Err(error) = self.accept_row(world, index, row, &mut told) {
                     self.misbehaved(world, index, error);
                     break;
                 }
@@ -41,6 +40,7 @@ impl Peer {
                     break;
                 }
             }
+            touched.clear();
             self.apply.touched = touched;
             // removal has shifted the rest
             index += usize::from(self.links.get(index).is_some_and(|l| l.peer == peer));

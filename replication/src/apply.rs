@@ -1,19 +1,23 @@
 //! From received rows to the world: entities come and go, components are written, and what names an entity waits for it.
 
+mod targets;
+
+pub(crate) use targets::Targets;
+
 use crate::block::bits;
 use crate::column::{WriteOver, Written};
 use crate::entities::{NO_ROW, name_in};
-use crate::incoming::Touched;
+use crate::history::BLOCK;
+use crate::incoming::{Touched, TouchedBlocks};
 use crate::netid::NetId;
 use crate::news::News;
 use crate::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::presence::{Life, Presence};
 use crate::replicate::RestoreError;
-use crate::room::make_room;
-use crate::waiting::Target;
 use hecs::World;
 use smallvec::SmallVec;
+use targets::Target;
 use tidelock_netcore::tick::Tick;
 
 impl Peer {
@@ -30,29 +34,43 @@ impl Peer {
         }
         let mut touched = std::mem::take(&mut self.apply.touched);
         self.apply.writes.resize_with(self.schema.columns(), Default::default);
+        self.apply.targets.set_columns(self.schema.columns());
         self.links[0].incoming.take_touched(&mut touched);
         self.apply.forget_old(self.links[0].incoming.mirror.now());
-        for row in &touched {
-            self.apply_end(world, *row);
-        }
-        for row in &touched {
-            // an entity that is here is born no more, unless the row has become another's
-            if row.components & 1 != 0 || self.target_of(*row).is_none() && self.slot_seen(row.row).is_none() {
-                self.apply_birth(world, row.row);
-            }
-        }
+        self.apply_lives(world, &touched);
         self.retry_births(world);
         while let Some(row) = self.apply.takeovers.pop() {
             let components = self.links[0].incoming.have(row);
             self.apply_values(world, Touched { row, components });
         }
-        for row in &touched {
-            self.apply_values(world, *row);
+        for (i, &block) in touched.blocks.iter().enumerate() {
+            let (masks, version) = (touched.masks(i), self.entities.version());
+            let ready = self.apply.targets.ready(block as usize, masks, version);
+            for (c, rows) in masks.iter().map(|rows| rows & ready).enumerate().filter(|(_, rows)| *rows != 0) {
+                self.apply.note_write(c, WriteOver { block, rows });
+            }
+            bits(touched.all(i) & !ready).for_each(|bit| self.apply_values(world, touched.row(i, bit)));
         }
         self.write_over(world);
         self.retry_withheld(world);
-        self.apply.touched_room.clear(&mut touched);
+        touched.clear();
         self.apply.touched = touched;
+    }
+
+    /// Takes in who has come and who has gone.
+    fn apply_lives(&mut self, world: &mut World, touched: &TouchedBlocks) {
+        for (i, &block) in touched.blocks.iter().enumerate() {
+            bits(touched.masks(i)[0]).for_each(|bit| self.apply_end(world, block as usize * BLOCK + bit as usize));
+        }
+        for (i, &block) in touched.blocks.iter().enumerate() {
+            let ready = self.apply.targets.ready(block as usize, touched.masks(i), self.entities.version());
+            for row in bits(touched.all(i) & !ready).map(|bit| touched.row(i, bit)) {
+                // an entity that is here is born no more, unless the row has become another's
+                if row.components & 1 != 0 || !self.is_target(row) && self.slot_seen(row.row).is_none() {
+                    self.apply_birth(world, row.row);
+                }
+            }
+        }
     }
 
     /// The slot of the entity that a row names, if it was found there before and is still here.
@@ -68,48 +86,38 @@ impl Peer {
             return Some(slot);
         }
         let slot = self.entities.slot_of(self.links[0].incoming.net(row)?)?;
-        self.target(row).slot = slot;
+        self.apply.targets.set_slot(row, slot);
         Some(slot)
     }
 
-    fn target(&mut self, row: usize) -> &mut Target {
-        let targets = &mut self.apply.targets;
-        if targets.len() <= row {
-            make_room(targets, row + 1);
-            targets.resize(row + 1, Target::NOBODY);
+    /// Is it known where the values go that have come for a row, and does none of them ask for more than being written: no presence,
+    /// nothing of this peer's own, nothing that waits for another entity?
+    fn is_target(&self, touched: Touched) -> bool {
+        let Touched { row, components } = touched;
+        if !self.apply.targets.is_plain(row, components) {
+            return false;
         }
-        &mut targets[row]
+        let Some(target) = self.apply.targets.get(row) else { return false };
+        let Some(record) = self.entities.get(target.slot) else { return false };
+        let same = record.net == target.net && record.mine == target.mine && record.owners[0].peer == target.owner;
+        let here = record.entity == self.apply.targets.entities()[row];
+        same && here && record.in_row(PeerId::HOST).is_none_or(|in_row| in_row == row)
     }
 
-    /// Where the values that have come for a row go, if none of them asks for more than being written: no presence, nothing of this
-    /// peer's own, nothing that waits for another entity.
-    #[inline]
-    fn target_of(&self, touched: Touched) -> Option<WriteOver> {
-        let target = self.apply.targets.get(touched.row).filter(|target| touched.components & !target.plain == 0)?;
-        if target.version != self.entities.version() {
-            let record = self.entities.get(target.slot)?;
-            let same = record.net == target.net && record.mine == target.mine && record.owners[0].peer == target.owner;
-            let here = record.entity == target.entity && record.in_row(PeerId::HOST).is_none_or(|row| row == touched.row);
-            if !(same && here) {
-                return None;
-            }
-        }
-        Some(WriteOver { entity: target.entity, slot: target.slot, row: touched.row as u32 })
-    }
-
-    fn apply_end(&mut self, world: &mut World, touched: Touched) {
+    /// Takes in that a row says, if it does, that its entity is here no more.
+    fn apply_end(&mut self, world: &mut World, row: usize) {
         let incoming = &mut self.links[0].incoming;
-        if touched.components & 1 == 0 || incoming.have(touched.row) & 1 == 0 {
+        if incoming.have(row) & 1 == 0 {
             return;
         }
-        let presence = incoming.presence(touched.row);
+        let presence = incoming.presence(row);
         if presence.life == Life::Alive {
             return;
         }
         let now = incoming.mirror.now();
-        incoming.unbind(touched.row);
-        *self.target(touched.row) = Target::NOBODY;
-        self.apply.wait_no_more(touched.row as u32);
+        incoming.unbind(row);
+        self.apply.targets.forget(row);
+        self.apply.wait_no_more(row as u32);
         let for_good = presence.life == Life::Dead;
         let slot = self.entities.slot_of(presence.net);
         let began = slot.and_then(|slot| self.entities.get(slot)).map_or(Tick::ZERO, |record| record.began);
@@ -123,7 +131,7 @@ impl Peer {
             }
             return;
         };
-        let other = self.entities.get(slot).and_then(|r| r.in_row(PeerId::HOST)).is_some_and(|row| row != touched.row);
+        let other = self.entities.get(slot).and_then(|r| r.in_row(PeerId::HOST)).is_some_and(|other| other != row);
         if other && !for_good {
             return; // it was hidden and is shown again: it goes on in another row
         }
@@ -313,12 +321,13 @@ impl Peer {
 
     fn apply_values(&mut self, world: &mut World, touched: Touched) {
         let Touched { row, mut components } = touched;
-        if let Some(write) = self.target_of(touched) {
-            bits(components).for_each(|c| self.apply.writes[c as usize].0.push(write));
-            self.apply.targets[row].version = self.entities.version();
+        let write = WriteOver { block: (row / BLOCK) as u32, rows: 1 << (row % BLOCK) };
+        if self.is_target(touched) {
+            bits(components).for_each(|c| self.apply.note_write(c as usize, write));
+            self.apply.targets.confirm(row, self.entities.version());
             return;
         }
-        self.target(row).plain = 0;
+        self.apply.targets.ask(row);
         let Some(slot) = self.slot_in(row) else { return };
         if self.entities.get(slot).and_then(|r| r.in_row(PeerId::HOST)).is_some_and(|other| other != row) {
             return; // of an earlier showing
@@ -338,7 +347,7 @@ impl Peer {
         let named = self.forms(self.links[0].incoming.components(row) << 1, record.kind, owner);
         let compared = bits(named).fold(0, |set, c| set | (predicted >> self.schema.off_grid(c as usize) & 1) << c);
         let (version, simple) = (self.entities.version(), self.schema.plain & !mine & named & !compared);
-        *self.target(row) = Target { slot, entity, version, net, mine, owner, plain: simple };
+        self.apply.targets.set(row, Target { net, mine, slot, owner }, entity, simple, version);
         for c in bits(components & named) {
             let c = c as usize;
             let incoming = &self.links[0].incoming;
@@ -351,7 +360,7 @@ impl Peer {
                 continue;
             }
             if plain >> c & 1 != 0 {
-                self.apply.writes[c].0.push(WriteOver { entity, slot, row: row as u32 });
+                self.apply.note_write(c, write);
                 continue;
             }
             let words = SmallVec::<[u32; 16]>::from_slice(incoming.mirror.value(c, row));
@@ -370,13 +379,15 @@ impl Peer {
         for c in bits(self.schema.plain).map(|c| c as usize) {
             let (mut writes, mut room) = std::mem::take(&mut self.apply.writes[c]);
             if !writes.is_empty() {
-                self.schema.component(c).column.write_over(world, &self.links[0].incoming.mirror, c, &writes, &mut odd);
+                let (mirror, entities) = (&self.links[0].incoming.mirror, self.apply.targets.entities());
+                self.schema.component(c).column.write_over(world, mirror, c, &writes, entities, &mut odd);
                 room.clear(&mut writes);
             }
             self.apply.writes[c] = (writes, room);
-            for write in odd.drain(..) {
-                let words = SmallVec::<[u32; 16]>::from_slice(self.links[0].incoming.mirror.value(c, write.row as usize));
-                self.write_component(world, write.slot, c, &words);
+            for row in odd.drain(..) {
+                let Some(slot) = self.apply.targets.get(row).map(|target| target.slot) else { continue };
+                let words = SmallVec::<[u32; 16]>::from_slice(self.links[0].incoming.mirror.value(c, row));
+                self.write_component(world, slot, c, &words);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Erasure is done per column, not per value: the typed code sits in [`Typed`], made generic at registration, and everything
 //! else in the crate handles words.
 
+use crate::block::bits;
 use crate::entities::name_in;
 use crate::history::{BLOCK, History};
 use crate::layout::{Layout, LayoutBuilder};
@@ -135,12 +136,11 @@ pub(crate) enum Written {
     NoEntity,
 }
 
-/// A value that is to be written: that of a row, into an entity, which has a slot in the register.
+/// Rows of a block whose values are to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteOver {
-    pub(crate) entity: Entity,
-    pub(crate) slot: u32,
-    pub(crate) row: u32,
+    pub(crate) block: u32,
+    pub(crate) rows: u64,
 }
 
 /// What became of a value that was to be rounded.
@@ -164,9 +164,17 @@ pub(crate) trait Column: Send + Sync {
     /// Quantises one entity's value; `None` if it has none.
     fn quantise_one(&self, world: &World, entity: Entity, names: NameOf<'_>, out: &mut [u32]) -> Option<Result<(), FieldError>>;
     fn write(&self, world: &mut World, entity: Entity, words: &[u32], entities: EntityOf<'_>) -> Result<Written, RestoreError>;
-    /// Writes many values, of a component that names no entities, over those that the entities have; adds to `odd` which of
-    /// them could not be: their entity is gone or lacks the component, or the words are none of its.
-    fn write_over(&self, world: &mut World, history: &History, c: usize, writes: &[WriteOver], odd: &mut Vec<WriteOver>);
+    /// Writes many values, of a component that names no entities, over those that the `entities` have whose rows they are of; adds to
+    /// `odd` the rows that could not be: their entity is gone or lacks the component, or the words are none of its.
+    fn write_over(
+        &self,
+        world: &mut World,
+        history: &History,
+        c: usize,
+        writes: &[WriteOver],
+        entities: &[Entity],
+        odd: &mut Vec<usize>,
+    );
     fn remove(&self, world: &mut World, entity: Entity) -> bool;
     fn has(&self, world: &World, entity: Entity) -> bool;
     fn validate(&self, old: Option<&[u32]>, new: &[u32], write: &Write, entities: EntityOf<'_>) -> Result<(), &'static str>;
@@ -269,12 +277,25 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
         Ok(if world.insert_one(entity, value).is_ok() { Written::Added } else { Written::NoEntity })
     }
 
-    fn write_over(&self, world: &mut World, history: &History, c: usize, writes: &[WriteOver], odd: &mut Vec<WriteOver>) {
+    fn write_over(
+        &self,
+        world: &mut World,
+        history: &History,
+        c: usize,
+        writes: &[WriteOver],
+        entities: &[Entity],
+        odd: &mut Vec<usize>,
+    ) {
         let mut view = world.view_mut::<&mut C>();
+        let stride = self.layout.words();
         for write in writes {
-            match (view.get_mut(write.entity), self.value(history.value(c, write.row as usize), &|_| None)) {
-                (Some(old), Ok(value)) => *old = value,
-                _ => odd.push(*write),
+            let block = write.block as usize;
+            let (values, entities) = (history.block_values(c, block), &entities[block * BLOCK..][..BLOCK]);
+            for bit in bits(write.rows).map(|bit| bit as usize) {
+                match (view.get_mut(entities[bit]), self.value(&values[bit * stride..][..stride], &|_| None)) {
+                    (Some(old), Ok(value)) => *old = value,
+                    _ => odd.push(block * BLOCK + bit),
+                }
             }
         }
     }

@@ -1,6 +1,10 @@
 //! What one peer receives of what another publishes: a mirror of its rows. Packets are decoded into a temporary; only a packet
 //! that is valid as a whole gets into the mirror, and only such a one is acknowledged.
 
+mod arrived;
+
+pub(crate) use arrived::{Touched, TouchedBlocks};
+
 use crate::block::{Common, Context, Entry, EntryBase, bits};
 use crate::codes::Chosen;
 use crate::codings::Codings;
@@ -12,9 +16,9 @@ use crate::messages::{EventsIn, Rider};
 use crate::netid::NetId;
 use crate::presence::{self, Life, Presence};
 use crate::reckon::Arrivals;
-use crate::room::{Room, make_room};
 use crate::schema::Inner;
 use crate::trained::Tables;
+use arrived::Arrived;
 use tidelock_netcore::ack::{AckRanges, Received};
 use tidelock_netcore::bits::BitReader;
 use tidelock_netcore::error::PeerError;
@@ -40,19 +44,23 @@ pub(crate) enum Reception {
     Useless,
 }
 
-/// A row of the mirror with components that arrived since the last look.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Touched {
-    pub(crate) row: usize,
-    /// Bit c: component c.
-    pub(crate) components: u64,
+/// What is kept of an entry that was decoded.
+struct Taken {
+    block: u32,
+    /// Where its masks end.
+    end: u32,
+    sample_age: u64,
+    rested: u64,
 }
 
 #[derive(Default)]
 struct Decoded {
-    entries: Vec<Entry>,
-    /// The values of all entries, one after the other.
+    entries: Vec<Taken>,
+    /// The components of all entries, with their rows.
+    masks: Vec<(u8, u64)>,
+    /// The values of all entries, one after the other, and how many words of them these are: what is behind that is left over.
     words: Vec<u32>,
+    used: usize,
     /// How many they are.
     values: usize,
     codings: Codings,
@@ -65,12 +73,8 @@ pub(crate) struct Incoming {
     pub(crate) mirror: History,
     /// A packet has arrived, so there is a send tick to widen others against.
     started: bool,
-    /// By row: bit c: a value of component c has arrived under the row's binding.
-    have: Vec<u64>,
-    /// By row: bit c: arrived since the last look.
-    touched: Vec<u64>,
-    touched_rows: Vec<u32>,
-    touched_room: Room,
+    /// Which values of rows have arrived.
+    rows: Arrived,
     received: Received,
     /// The newest session tick that a packet spoke of.
     newest_tick: Tick,
@@ -84,16 +88,13 @@ pub(crate) struct Incoming {
     columns: usize,
     components: usize,
     slots: usize,
-    rows: usize,
+    /// So many rows the publisher may have.
+    most_rows: usize,
     /// Session ticks a second.
     rate: f64,
-    /// By row: the send tick of the last binding's end. What was sent up to then counts for nothing.
-    ended: Vec<Tick>,
     /// By send tick modulo the ring's length: the send tick, and the session's when something of it was sent first.
     sent_at: Vec<(Tick, Tick)>,
     pub(crate) arrivals: Arrivals,
-    /// By row: the name that its binding is of; 0: none yet.
-    bound: Vec<NetId>,
     pub(crate) events: EventsIn,
 }
 
@@ -104,10 +105,7 @@ impl Incoming {
         Self {
             mirror: History::new(schema.strides(), Tick::ZERO),
             started: false,
-            have: Vec::new(),
-            touched: Vec::new(),
-            touched_rows: Vec::new(),
-            touched_room: Room::default(),
+            rows: Arrived::new(schema.columns()),
             received: Received::new(first),
             newest_tick: tick,
             newest: (0, Tick::ZERO),
@@ -118,12 +116,10 @@ impl Incoming {
             columns: schema.columns(),
             components: schema.components.len(),
             slots: schema.slots,
-            rows,
+            most_rows: rows,
             rate: 1.0,
-            ended: Vec::new(),
             sent_at: vec![(Tick::ZERO, Tick::ZERO); limits::RING],
             arrivals: Arrivals::default(),
-            bound: Vec::new(),
             // a host may publish more than a guest
             events: EventsIn::new(first, rows == limits::ROWS),
         }
@@ -234,8 +230,8 @@ impl Incoming {
         into: &mut Decoded,
     ) -> Result<bool, PeerError> {
         into.entries.clear();
-        into.words.clear();
-        into.values = 0;
+        into.masks.clear();
+        (into.used, into.values) = (0, 0);
         into.events.clear();
         let all = match kind {
             PacketKind::List => self.decode_list(schema, header, r, into)?,
@@ -287,7 +283,7 @@ impl Incoming {
         let mut context = Context::default();
         while let Some(entry) = Entry::read(&mut context, common, then, r).map_err(malformed("entry"))? {
             let plain = (entry.base == EntryBase::Packet).then_some(&*codings);
-            if !self.decode_values(schema, header, 0, plain, entry, r, into)? {
+            if !self.decode_values(schema, header, 0, plain, &entry, r, into)? {
                 return Ok(false);
             }
         }
@@ -302,7 +298,7 @@ impl Incoming {
             let mut known = Ok(true);
             row.entries(|entry| {
                 if known == Ok(true) {
-                    known = self.decode_values(schema, header, schema.absolute, None, entry, r, into);
+                    known = self.decode_values(schema, header, schema.absolute, None, &entry, r, into);
                 }
             });
             if !known? {
@@ -320,7 +316,7 @@ impl Incoming {
         header: &Header,
         absolute: u64,
         plain: Option<&Codings>,
-        entry: Entry,
+        entry: &Entry,
         r: &mut BitReader<'_>,
         into: &mut Decoded,
     ) -> Result<bool, PeerError> {
@@ -337,18 +333,22 @@ impl Incoming {
             return Ok(false);
         }
         let block = entry.block as usize;
-        if (block + 1) * BLOCK > self.rows {
+        if (block + 1) * BLOCK > self.most_rows {
             return Err(PeerError::OverLimit { what: "the number of rows" });
         }
         for &(c, mask) in &entry.masks {
             let c = usize::from(c);
             let (layout, count) = (schema.layout(c), mask.count_ones() as usize);
-            let (start, words) = (into.words.len(), layout.words());
+            let start = into.used;
+            let end = start + count * layout.words();
             into.values += count;
-            if into.values > limits::PACKET_VALUES || start + count * words > limits::PACKET_WORDS {
+            if into.values > limits::PACKET_VALUES || end > limits::PACKET_WORDS {
                 return Err(PeerError::OverLimit { what: "what one packet may hold" });
             }
-            into.words.resize(start + count * words, 0);
+            into.used = end;
+            if into.words.len() < end {
+                into.words.resize(end, 0);
+            }
             let since = since.filter(|_| absolute >> c & 1 == 0);
             let age = since.map_or(0, |since| header.send_tick.since(since.base));
             let tables = plain.map_or_else(|| Chosen::fixed(layout.tables(age)), |codings| codings.tables(c, layout, age));
@@ -357,16 +357,18 @@ impl Incoming {
                 self.guess(&mut into.guesses, schema, c, block, mask, since, forecast);
             }
             let guesses = since.map(|_| into.guesses.values());
-            layout.read_rows(mask, guesses, tables, r, &mut into.words[start..]).map_err(malformed("value"))?;
+            layout.read_rows(mask, guesses, tables, r, &mut into.words[start..end]).map_err(malformed("value"))?;
         }
-        into.entries.push(entry);
+        into.masks.extend_from_slice(&entry.masks);
+        let &Entry { block, sample_age, rested, .. } = entry;
+        into.entries.push(Taken { block, end: into.masks.len() as u32, sample_age, rested });
         Ok(true)
     }
 
     /// The guesses that differences are added to. Rows that never arrived have zeros; an honest sender does not refer to them.
     #[expect(clippy::too_many_arguments, reason = "which values, and how they are guessed")]
     fn guess(&self, into: &mut Guesses, schema: &Inner, c: usize, block: usize, rows: u64, since: Since, forecast: Forecast) {
-        if (block + 1) * BLOCK > self.have.len() {
+        if block >= self.rows.blocks() {
             return into.make_of_nothing(schema.layout(c).words());
         }
         into.make(schema, &self.mirror, c, block, rows, since, forecast);
@@ -394,12 +396,14 @@ impl Incoming {
         if self.received.first_missing() > self.newest.0 {
             self.complete = self.complete.max(self.newest.1);
         }
-        let mut at = 0;
+        let (mut at, mut first) = (0, 0);
         for entry in &decoded.entries {
             let block = entry.block as usize;
             self.grow(block + 1);
             let sample = header.tick.minus(entry.sample_age);
-            for &(c, mask) in &entry.masks {
+            let masks = &decoded.masks[first..entry.end as usize];
+            first = entry.end as usize;
+            for &(c, mask) in masks {
                 let c = usize::from(c);
                 let count = mask.count_ones() as usize * self.mirror.value(c, block * BLOCK).len();
                 let words = &decoded.words[at..at + count];
@@ -411,10 +415,8 @@ impl Incoming {
 
     /// Takes the values of some rows of a block, mostly all at once.
     fn put_rows(&mut self, c: usize, block: usize, mask: u64, words: &[u32], (send, sample): (Tick, Tick), rested: u64) {
-        let first = block * BLOCK;
-        let known = |bit: &u32| self.have[first + *bit as usize] >> c & 1 != 0 && send > self.ended[first + *bit as usize];
         let quick = match send == self.mirror.now() {
-            true => bits(mask & !self.mirror.changed_in(c, block, send)).filter(known).fold(0, |rows, bit| rows | 1 << bit),
+            true => mask & !self.mirror.changed_in(c, block, send) & self.rows.known(c, block, send),
             false => 0,
         };
         for (rows, rested) in [(quick & !rested, false), (quick & rested, true)] {
@@ -422,63 +424,45 @@ impl Incoming {
                 self.mirror.put_rows(c, block, (rows, mask), words, Mark { sample, first: false, rested }, true);
             }
         }
-        bits(quick).for_each(|bit| self.touch(c, first + bit as usize));
+        if quick != 0 {
+            self.rows.touch(c, block, quick);
+        }
         if quick != mask {
             let stride = words.len() / mask.count_ones() as usize;
             for (i, bit) in bits(mask).enumerate().filter(|(_, bit)| quick >> bit & 1 == 0) {
-                self.put(c, first + bit as usize, &words[i * stride..][..stride], send, sample, rested >> bit & 1 != 0);
+                let row = block * BLOCK + bit as usize;
+                self.put(c, row, &words[i * stride..][..stride], send, sample, rested >> bit & 1 != 0);
             }
         }
     }
 
     fn grow(&mut self, blocks: usize) {
-        if blocks * BLOCK > self.have.len() {
+        if blocks > self.rows.blocks() {
             self.mirror.grow(blocks);
-            let rows = blocks * BLOCK;
-            make_room(&mut self.have, rows);
-            make_room(&mut self.touched, rows);
-            make_room(&mut self.ended, rows);
-            make_room(&mut self.bound, rows);
-            self.have.resize(rows, 0);
-            self.touched.resize(rows, 0);
-            self.ended.resize(rows, Tick::ZERO);
-            self.bound.resize(rows, NetId(0));
+            self.rows.grow(blocks);
         }
     }
 
     fn put(&mut self, c: usize, row: usize, words: &[u32], send_tick: Tick, sample: Tick, rested: bool) {
-        let first = self.have[row] >> c & 1 == 0;
+        let first = !self.rows.has(c, row);
         let newest = self.mirror.insert(c, row, words, send_tick, Mark { sample, first, rested });
-        if send_tick <= self.ended[row] {
+        if self.rows.has_ended(row, send_tick) {
             return; // of the binding before: good for a baseline, and for nothing else
         }
-        self.have[row] |= 1 << c;
+        self.rows.note(c, row);
         if newest {
-            self.touch(c, row);
+            self.rows.touch(c, row / BLOCK, 1 << (row % BLOCK));
         }
     }
 
-    #[inline]
-    fn touch(&mut self, c: usize, row: usize) {
-        if self.touched[row] == 0 {
-            self.touched_rows.push(row as u32);
-        }
-        self.touched[row] |= 1 << c;
-    }
-
-    /// The rows touched since the last call, each once, ascending.
-    pub(crate) fn take_touched(&mut self, into: &mut Vec<Touched>) {
-        self.touched_rows.sort_unstable();
-        into.extend(self.touched_rows.iter().map(|row| {
-            let components = std::mem::take(&mut self.touched[*row as usize]);
-            Touched { row: *row as usize, components }
-        }));
-        self.touched_room.clear(&mut self.touched_rows);
+    /// The rows touched since the last call, by block.
+    pub(crate) fn take_touched(&mut self, into: &mut TouchedBlocks) {
+        self.rows.take_blocks(into);
     }
 
     /// The newest presence of a row.
     pub(crate) fn presence(&self, row: usize) -> Presence {
-        if self.have[row] & 1 == 0 {
+        if !self.rows.has(0, row) {
             return Presence {
                 life: Life::Free,
                 net: NetId(0),
@@ -493,17 +477,17 @@ impl Incoming {
 
     /// The name in the row's newest presence, once one has arrived.
     pub(crate) fn net(&self, row: usize) -> Option<NetId> {
-        (self.have[row] & 1 != 0).then(|| presence::net_in(self.mirror.value(0, row)))
+        self.rows.has(0, row).then(|| presence::net_in(self.mirror.value(0, row)))
     }
 
     /// The components in the row's newest presence, as [`Presence::components`].
     pub(crate) fn components(&self, row: usize) -> u64 {
-        if self.have[row] & 1 == 0 { 0 } else { presence::components_in(self.mirror.value(0, row), self.components) }
+        if !self.rows.has(0, row) { 0 } else { presence::components_in(self.mirror.value(0, row), self.components) }
     }
 
     /// Bit c: component c of the row has arrived under its binding.
     pub(crate) fn have(&self, row: usize) -> u64 {
-        self.have[row]
+        self.rows.have(row)
     }
 
     /// Was the newest value of a component sent under the ownership that the row's newest presence names? Presence travels along
@@ -531,15 +515,13 @@ impl Incoming {
     /// A row says that it is alive under a name. `false`: it was so under another, and never ended. An honest sender gives a row
     /// to another entity when the end of the one before was acknowledged, so what was lost in between is no excuse.
     pub(crate) fn bind(&mut self, row: usize, net: NetId) -> bool {
-        let before = std::mem::replace(&mut self.bound[row], net);
+        let before = self.rows.bind(row, net);
         before == NetId(0) || before == net
     }
 
     /// A row's binding has ended: what was received for it counts no more.
     pub(crate) fn unbind(&mut self, row: usize) {
-        self.have[row] = 0;
-        self.bound[row] = NetId(0);
-        self.ended[row] = self.mirror.newest_change(0, row).unwrap_or(self.mirror.now());
+        self.rows.unbind(row, self.mirror.newest_change(0, row).unwrap_or(self.mirror.now()));
     }
 }
 

@@ -1,13 +1,12 @@
 //! What waits on its way from rows to the world: births for parents, components for those they name, own ends for the host's word.
 
+use crate::apply::Targets;
 use crate::column::WriteOver;
-use crate::incoming::Touched;
+use crate::incoming::TouchedBlocks;
 use crate::layout::Layout;
 use crate::netid::NetId;
-use crate::peer_id::PeerId;
 use crate::presence::Presence;
 use crate::room::Room;
-use hecs::Entity;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
@@ -17,8 +16,7 @@ use tidelock_netcore::tick::Tick;
 /// Buffers and waiting lists of the way from rows to the world.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    pub(crate) touched: Vec<Touched>,
-    pub(crate) touched_room: Room,
+    pub(crate) touched: TouchedBlocks,
     /// Rows whose entity cannot appear before its parent, by the parent.
     pub(crate) waiting_for: FxHashMap<NetId, BTreeSet<u32>>,
     /// The inverse of it: for each row whose entity it is of, and the parent.
@@ -48,27 +46,8 @@ pub(crate) struct Buffers {
     pub(crate) takeovers: Vec<usize>,
     /// By component: what is to be written over what is there.
     pub(crate) writes: Vec<(Vec<WriteOver>, Room)>,
-    /// By row: where its values go.
-    pub(crate) targets: Vec<Target>,
-}
-
-/// Where the values of a row go: holds as long as no presence of the row comes and the entity's record says the same.
-#[derive(Clone, Copy)]
-pub(crate) struct Target {
-    pub(crate) slot: u32,
-    pub(crate) entity: Entity,
-    /// The register's [`version`](crate::entities::Entities::version) when it was found out: the record need not be asked while that is the same.
-    pub(crate) version: u64,
-    pub(crate) net: NetId,
-    pub(crate) mine: u64,
-    pub(crate) owner: PeerId,
-    /// Bit c: component c is written as it comes.
-    pub(crate) plain: u64,
-}
-
-impl Target {
-    pub(crate) const NOBODY: Self =
-        Self { slot: u32::MAX, entity: Entity::DANGLING, version: 0, net: NetId(0), mine: 0, owner: PeerId::HOST, plain: 0 };
+    /// Where the values of rows go.
+    pub(crate) targets: Targets,
 }
 
 /// A despawn of this guest's own.
@@ -81,6 +60,17 @@ struct OwnEnd {
 }
 
 impl Buffers {
+    /// Rows of component `c` are to be written.
+    #[inline]
+    pub(crate) fn note_write(&mut self, c: usize, write: WriteOver) {
+        let writes = &mut self.writes[c].0;
+        // what comes row by row mostly comes in order
+        match writes.last_mut() {
+            Some(last) if last.block == write.block => last.rows |= write.rows,
+            _ => writes.push(write),
+        }
+    }
+
     /// This guest has despawned an entity.
     pub(crate) fn note_own_end(&mut self, net: NetId, epoch: u16, told: bool) {
         self.despawned.insert(net, OwnEnd { epoch, told });
