@@ -77,6 +77,7 @@ pub mod field;
 mod forecast;
 mod forks;
 mod frames;
+mod glance;
 mod grid;
 mod groups;
 pub mod growing;

@@ -33,6 +33,7 @@ pub(crate) struct Memo {
 pub(crate) struct Scratch {
     found: Vec<u32>,
     fresh: Vec<u32>,
+    odd: Vec<u32>,
     candidates: Vec<Candidate>,
     tail: Vec<Seen>,
 }
@@ -61,13 +62,10 @@ impl Scope {
         if !is_due && viewer.read == end && !self.judges() {
             return;
         }
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks == 0 {
-            self.memo.fill(Memo::default());
-            self.looks = 1;
+        if !is_behind && self.shows.is_empty() && (!is_due || self.is_same_survey(viewer, eye)) {
+            return self.look_again(viewer, world, eye, is_due, out);
         }
-        self.scratch.fresh.clear();
-        self.list(viewer);
+        self.begin(viewer);
         if is_due {
             self.survey(viewer, world, eye);
         } else {
@@ -90,6 +88,46 @@ impl Scope {
         let is_plain = self.limit == Limit::Everything && self.places.is_empty() && !self.judges();
         let is_turn = (send + u64::from(viewer.who.peer.0)).is_multiple_of(self.refresh);
         viewer.stale || !is_plain && (has_moved || is_turn && has_changed)
+    }
+
+    /// Would looking at everything come to the same as before, but for permission?
+    fn is_same_survey(&self, viewer: &Viewer, eye: Option<[f32; 3]>) -> bool {
+        let is_flat = eye.is_none() || self.places.is_empty();
+        self.limit == Limit::Everything && is_flat && viewer.eye == eye && !viewer.stale
+    }
+
+    /// Looks only at what is [found](Self::glance) to be odd, and at what has changed.
+    fn look_again(&mut self, viewer: &mut Viewer, world: &World, eye: Option<[f32; 3]>, is_due: bool, out: &mut Changes) {
+        let mut odd = std::mem::take(&mut self.scratch.odd);
+        self.glance(viewer, world, is_due, &mut odd);
+        if is_due {
+            (viewer.version, viewer.extra) = (self.version, 0);
+        }
+        if !odd.is_empty() || viewer.read != self.log.end() {
+            self.begin(viewer);
+            self.read_log(viewer, world, eye);
+            for &slot in &odd {
+                match is_due {
+                    true => self.choose_anew(&viewer.who, world, self.groups.lead(slot), eye),
+                    false => self.judge_again(&viewer.who, world, slot, eye),
+                }
+            }
+            self.count_in(viewer);
+            viewer.read = self.log.end();
+            self.settle(viewer, world, eye, out);
+        }
+        self.scratch.odd = odd;
+    }
+
+    /// Begins a look of which notes are taken.
+    fn begin(&mut self, viewer: &mut Viewer) {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks == 0 {
+            self.memo.fill(Memo::default());
+            self.looks = 1;
+        }
+        self.scratch.fresh.clear();
+        self.list(viewer);
     }
 
     /// Notes what the viewer sees; what ended is forgotten.
@@ -221,17 +259,27 @@ impl Scope {
 
     /// Looks only at what has changed, and at what is seen if there are rules.
     fn catch_up(&mut self, viewer: &mut Viewer, world: &World, eye: Option<[f32; 3]>) {
+        self.read_log(viewer, world, eye);
+        if self.judges() {
+            for i in 0..viewer.seen.len() {
+                self.judge_again(&viewer.who, world, viewer.seen[i].slot, eye);
+            }
+        }
+        self.count_in(viewer);
+    }
+
+    /// Looks at what has changed since the viewer's last look.
+    fn read_log(&mut self, viewer: &Viewer, world: &World, eye: Option<[f32; 3]>) {
         for i in 0..(self.log.end() - viewer.read) as usize {
             let slot = self.log.since(viewer.read)[i];
             if self.hot[slot as usize].alive {
                 self.reconsider(viewer, world, slot, eye);
             }
         }
-        if self.judges() {
-            for i in 0..viewer.seen.len() {
-                self.judge_again(&viewer.who, world, viewer.seen[i].slot, eye);
-            }
-        }
+    }
+
+    /// Counts what has come into sight.
+    fn count_in(&self, viewer: &mut Viewer) {
         viewer.extra += self.scratch.fresh.len();
         if let Limit::Nearest(count) = self.limit {
             // too many have come: time to choose the nearest again
@@ -315,6 +363,7 @@ impl Scope {
         }
         merge(&mut seen, old, &mut self.scratch.tail);
         viewer.seen = seen;
+        viewer.chart();
     }
 
     /// The distance at which something is half as important as at hand.

@@ -3,6 +3,7 @@
 
 use crate::entities::{Entities, Record};
 use crate::error::UsageError;
+use crate::glance::Chart;
 use crate::grid::Grid;
 use crate::groups::Groups;
 use crate::kinship::Kinship;
@@ -70,6 +71,7 @@ pub(crate) struct Scope {
     pub(crate) memo: Vec<Memo>,
     pub(crate) looks: u32,
     pub(crate) scratch: Scratch,
+    pub(crate) chart: Chart,
 }
 
 /// Has the entity a place?
@@ -196,6 +198,7 @@ impl Scope {
             memo: Vec::new(),
             looks: 0,
             scratch: Scratch::default(),
+            chart: Chart::default(),
         })
     }
 
@@ -319,6 +322,7 @@ impl Scope {
             self.grid.tighten();
         }
         self.version += u64::from(moved || self.log.end() != logged);
+        self.draw_chart();
     }
 
     fn born(&mut self, slot: u32, record: &Record) {

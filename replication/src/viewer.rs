@@ -1,5 +1,6 @@
 //! A guest as one who sees: from where, what, and what it is told of it.
 
+use crate::history::BLOCK;
 use crate::peer_id::PeerId;
 use crate::relevance::{Detail, Room, Unseen, Viewpoint};
 use crate::scope::{Rooms, join, leave};
@@ -11,6 +12,8 @@ pub(crate) struct Viewer {
     pub(crate) tier: Option<usize>,
     /// Sorted by slot.
     pub(crate) seen: Vec<Seen>,
+    /// By 64 slots: bits of those.
+    pub(crate) seen_bits: Vec<u64>,
     /// Number of the first change that it has not looked at.
     pub(crate) read: u64,
     /// Of the scope, when everything was looked at.
@@ -84,6 +87,7 @@ impl Viewer {
             viewpoint: Viewpoint::Own,
             tier: None,
             seen: Vec::new(),
+            seen_bits: Vec::new(),
             read: 0,
             version: 0,
             eye: None,
@@ -108,6 +112,16 @@ impl Viewer {
     #[cfg(test)]
     pub(crate) fn seen(&self) -> impl ExactSizeIterator<Item = Shown> + '_ {
         self.seen.iter().map(|s| s.shown())
+    }
+
+    /// Notes as bits what it sees.
+    pub(crate) fn chart(&mut self) {
+        let words = self.seen.last().map_or(0, |last| last.slot as usize / BLOCK + 1);
+        self.seen_bits.clear();
+        self.seen_bits.resize(words, 0);
+        for seen in &self.seen {
+            self.seen_bits[seen.slot as usize / BLOCK] |= 1 << (seen.slot as usize % BLOCK);
+        }
     }
 
     pub(crate) fn set_viewpoint(&mut self, viewpoint: Viewpoint) {
