@@ -2,6 +2,8 @@
 //! [list](crate::list). Urgency is weight × age, so nothing waits for ever; what appears goes before what changes, parents before
 //! children, and what must appear together goes in one packet if it fits one.
 
+mod sweep;
+
 use crate::block::{SAMPLE_AGE, bits};
 use crate::history::BLOCK;
 use crate::list::{ListHead, ListRow, gap_order};
@@ -15,6 +17,7 @@ use crate::values::{Coded, ValueCache};
 use crate::view::View;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use sweep::Sweep;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
@@ -57,6 +60,10 @@ pub(crate) struct PickScratch {
     seats: Vec<u32>,
     /// Bits that a row has taken lately, head included.
     mean: f32,
+    /// What goes without being put in order.
+    sweep: Sweep,
+    /// Others have the baseline of the peer whose packets are made.
+    pub(crate) shared: bool,
 }
 
 /// What matters of the ghosts of one block, as masks.
@@ -135,9 +142,12 @@ impl Picker<'_> {
         }
         self.cache.fit(self.publisher);
         let Some(view) = subscriber.view() else { return };
+        self.regard(subscriber);
+        self.plan_sweep(subscriber, view, room);
+        let PickScratch { order, grouped, sweep, .. } = &mut *self.scratch;
         let now = self.publisher.history.now();
         for block in 0..view.blocks() {
-            for bit in bits(subscriber.pending_rows(block)) {
+            for bit in bits(subscriber.pending_rows(block) & !sweep.rows(block)) {
                 let i = block * BLOCK + bit as usize;
                 let ghost = view.ghost(i);
                 if subscriber.is_paced(view, i, now) {
@@ -204,6 +214,11 @@ impl Picker<'_> {
     /// Fills `body` with a list of up to `limit` bits and clears what it took from what is pending.
     pub(crate) fn fill(&mut self, subscriber: &mut Subscriber, limit: usize, body: &mut BitWriter) -> Body {
         body.clear();
+        if self.is_sweeping()
+            && let Some(body) = self.sweep(subscriber, limit, body)
+        {
+            return body;
+        }
         self.regard(subscriber);
         if !self.fill_whole(subscriber, limit, body) {
             self.fill_ranked(subscriber, limit, body);
@@ -211,7 +226,7 @@ impl Picker<'_> {
         let mut carried = self.lists.draft();
         self.note(subscriber, body.len(), &mut carried);
         subscriber.clear_pending(&carried);
-        let PickScratch { next, order, waiting, chosen, mean, .. } = &mut *self.scratch;
+        let PickScratch { next, order, waiting, chosen, mean, sweep, .. } = &mut *self.scratch;
         if !chosen.is_empty() {
             *mean += (body.len() as f32 / chosen.len() as f32 - *mean) * 0.1;
         }
@@ -221,7 +236,7 @@ impl Picker<'_> {
             copy: None,
             values,
             may_introduce: true,
-            all: *next >= order.len() && waiting.is_empty(),
+            all: *next >= order.len() && waiting.is_empty() && sweep.left() == 0,
             whole: false,
         }
     }
@@ -234,6 +249,7 @@ impl Picker<'_> {
         let Some(view) = subscriber.view() else { return };
         let (now, columns) = (self.publisher.history.now(), self.schema.columns());
         let changed = |c: usize, block: usize, tick| view.changed(c, tick).get(block).copied().unwrap_or(0);
+        let introduces = subscriber.has_unconfirmed(self.publisher);
         for block in 0..view.blocks() {
             let (mut own, mut rows) = (Sides::default(), 0);
             for c in 0..columns {
@@ -251,7 +267,7 @@ impl Picker<'_> {
                 }
             }
             let others = rows & !masks[block * columns];
-            if others != 0 {
+            if others != 0 && introduces {
                 own.unconfirmed = others & subscriber.unconfirmed_presence(block, self.publisher);
             }
             sides.push(own);

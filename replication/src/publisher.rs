@@ -284,6 +284,11 @@ impl Publisher {
         (self.rows[row].remote >> c & 1 != 0).then(|| self.samples[c][row])
     }
 
+    /// Has any row a value that came from another peer?
+    pub(crate) fn has_remote(&self) -> bool {
+        self.remote_rows.iter().any(|rows| *rows != 0)
+    }
+
     /// The rows of a block with a value that came from another peer.
     pub(crate) fn remote_rows(&self, block: usize) -> u64 {
         self.remote_rows[block]

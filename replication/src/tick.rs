@@ -377,7 +377,10 @@ impl Peer {
         let key = |link: &Link| (link.subscriber.base(), link.subscriber.is_uneven(), place(link));
         order.extend(self.links.iter().enumerate().map(|(i, link)| (key(link), i as u32)));
         order.sort_unstable();
-        for index in order.iter().map(|o| o.1 as usize) {
+        for n in 0..order.len() {
+            let index = order[n].1 as usize;
+            let base = |n: usize| order.get(n).map(|o| o.0.0);
+            self.picks.shared = n > 0 && base(n - 1) == base(n) || base(n + 1) == base(n);
             let now = self.time.now;
             let link = &mut self.links[index];
             let facts = transport.facts(link.id);

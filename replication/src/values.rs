@@ -1,8 +1,11 @@
 //! The encoded values of one send, for all peers that do not see everything: each value is encoded once for each baseline, however
 //! many peers it goes to.
 
+use crate::block::bits;
+use crate::codes::Chosen;
 use crate::history::BLOCK;
 use crate::publisher::Publisher;
+use crate::rows::Place;
 use crate::schema::Inner;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::tick::Tick;
@@ -15,6 +18,13 @@ pub(crate) struct Coded(u64);
 const AFAR: u64 = 0xff;
 
 impl Coded {
+    /// The bits, if they are here and not in the arena.
+    #[inline]
+    pub(crate) fn near(self) -> Option<(u64, u32)> {
+        let len = self.0 >> 56;
+        (len != AFAR).then_some((self.0 & ((1 << 56) - 1), len as u32))
+    }
+
     /// How many bits it takes.
     #[inline]
     pub(crate) fn len(self) -> usize {
@@ -32,6 +42,27 @@ pub(crate) struct ValueCache {
     per_row: usize,
     arena: BitWriter,
     stamp: u32,
+    sheet: Sheet,
+}
+
+/// Values against one baseline, encoded by blocks of rows.
+struct Sheet {
+    base: Option<Tick>,
+    blocks: usize,
+    /// By column, then block: rows of which there is a value.
+    have: Vec<u64>,
+    /// By column, then row.
+    coded: Vec<Vec<Coded>>,
+    guesses: Vec<u32>,
+    bits: BitWriter,
+    places: [Place; BLOCK],
+}
+
+impl Default for Sheet {
+    fn default() -> Self {
+        let (have, coded, guesses, bits) = (Vec::new(), Vec::new(), Vec::new(), BitWriter::new());
+        Self { base: None, blocks: 0, have, coded, guesses, bits, places: [(0, 0); BLOCK] }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -53,6 +84,7 @@ impl ValueCache {
     /// A new send: nothing is encoded yet.
     pub(crate) fn clear(&mut self) {
         self.arena.clear();
+        self.sheet.base = None;
         self.stamp = self.stamp.wrapping_add(1);
         if self.stamp == 0 {
             self.slots.fill(EMPTY);
@@ -67,6 +99,57 @@ impl ValueCache {
         if self.slots.len() < wanted {
             self.slots.resize(wanted, EMPTY);
         }
+    }
+
+    /// Turns to a baseline for [`ready`](Self::ready) and [`at`](Self::at).
+    pub(crate) fn open(&mut self, publisher: &Publisher, base: Tick) {
+        let (sheet, blocks) = (&mut self.sheet, publisher.block_count());
+        if sheet.base == Some(base) && sheet.blocks == blocks {
+            return;
+        }
+        let columns = publisher.history.components();
+        (sheet.base, sheet.blocks) = (Some(base), blocks);
+        sheet.have.clear();
+        sheet.have.resize(columns * blocks, 0);
+        sheet.coded.resize(columns, Vec::new());
+    }
+
+    /// Encodes what is not encoded yet of some rows of a block, and, if others will want it too, of all rows that change in this send.
+    pub(crate) fn ready(&mut self, schema: &Inner, publisher: &Publisher, c: usize, block: usize, rows: u64, shared: bool) {
+        let (sheet, history) = (&mut self.sheet, &publisher.history);
+        let have = &mut sheet.have[c * sheet.blocks + block];
+        let Some(base) = sheet.base.filter(|_| rows & !*have != 0) else { return };
+        let (now, layout) = (history.now(), schema.layout(c));
+        let rows = if shared { rows | history.changed_in(c, block, now) } else { rows } & !*have;
+        *have |= rows;
+        let tables = Chosen::fixed(layout.tables(now.since(base)));
+        history.gather(c, block, rows, base, &mut sheet.guesses);
+        sheet.bits.clear();
+        let guesses = &sheet.guesses[..BLOCK * layout.words()];
+        layout.write_rows(rows, history.block_values(c, block), Some(guesses), tables, &mut sheet.bits, &mut sheet.places);
+        let coded = &mut sheet.coded[c];
+        if coded.len() < sheet.blocks * BLOCK {
+            coded.resize(sheet.blocks * BLOCK, EMPTY.coded);
+        }
+        for bit in bits(rows) {
+            let (start, len) = sheet.places[bit as usize];
+            let (start, len) = (start as usize, usize::from(len));
+            coded[block * BLOCK + bit as usize] = match len {
+                0 => Coded(0),
+                1..=56 => Coded((len as u64) << 56 | sheet.bits.peek(start, len as u32)),
+                _ => {
+                    let at = self.arena.len();
+                    self.arena.append(&sheet.bits, start, len);
+                    Coded(AFAR << 56 | (len as u64) << 32 | at as u64)
+                }
+            };
+        }
+    }
+
+    /// A value that is [ready](Self::ready).
+    #[inline]
+    pub(crate) fn at(&self, c: usize, row: usize) -> Coded {
+        self.sheet.coded[c][row]
     }
 
     /// A value against a baseline.

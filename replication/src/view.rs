@@ -100,6 +100,12 @@ pub(crate) struct View {
     dying: Vec<(u32, Tick)>,
     ring: Vec<Turn>,
     scratch: Vec<u64>,
+    /// By block: the newest send in which a ghost of it was bound.
+    bound: Vec<Tick>,
+    /// Something is, or was, told less often than at every send.
+    pub(crate) paced: bool,
+    /// The last send that carried anything.
+    pub(crate) last_sent: Tick,
 }
 
 const FREE: Ghost = Ghost {
@@ -124,6 +130,9 @@ impl View {
             dying: Vec::new(),
             ring: (0..RING).map(|_| Turn::default()).collect(),
             scratch: Vec::new(),
+            bound: Vec::new(),
+            paced: false,
+            last_sent: Tick::ZERO,
         }
     }
 
@@ -150,6 +159,17 @@ impl View {
 
     pub(crate) fn ghost_mut(&mut self, ghost: usize) -> &mut Ghost {
         &mut self.ghosts[ghost]
+    }
+
+    /// The newest send in which a ghost of a block was bound.
+    pub(crate) fn last_bound(&self, block: usize) -> Tick {
+        self.bound[block]
+    }
+
+    /// Lets an entity be seen in another way; how it was.
+    pub(crate) fn see(&mut self, ghost: usize, sighting: Sighting) -> Sighting {
+        self.paced |= sighting.period > 1;
+        std::mem::replace(&mut self.ghosts[ghost].sighting, sighting)
     }
 
     /// The ghosts that stand for rows, with these.
@@ -180,6 +200,7 @@ impl View {
         };
         self.rows[ghost] = row as u32;
         self.ghosts[ghost] = Ghost { net, kind: kind as u8, life: Life::Alive, bound: now, sent: now.minus(1), ..FREE };
+        self.bound[ghost / BLOCK] = now;
         self.by_row.insert(row as u32, ghost as u32);
         self.by_net.insert(net, ghost as u32);
         ghost
@@ -196,6 +217,7 @@ impl View {
             turn.changed = tables;
         }
         self.blocks = to;
+        self.bound.resize(to, Tick::ZERO);
         self.rows.resize(to * BLOCK, NO_ROW);
         self.ghosts.resize(to * BLOCK, FREE);
     }

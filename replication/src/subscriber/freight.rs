@@ -1,6 +1,6 @@
 //! What packets carry: noted when they go out, until their fate is known.
 
-use super::{Flight, Subscriber};
+use super::{Flight, NEVER, Subscriber};
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::outgoing::Body;
@@ -162,7 +162,8 @@ impl Subscriber {
         if may_introduce {
             carried.iter().filter(|x| x.component == 0).for_each(|x| self.known[x.block as usize] |= x.mask);
         }
-        if let Some(view) = &mut self.view {
+        if let Some(view) = self.view.as_mut().filter(|_| !carried.is_empty()) {
+            view.last_sent = send_tick;
             for x in carried.iter() {
                 bits(x.mask).for_each(|bit| view.ghost_mut(x.block as usize * BLOCK + bit as usize).sent = send_tick);
             }
@@ -192,6 +193,19 @@ impl Subscriber {
         }
         for x in carried {
             self.settle_since(x.block as usize);
+        }
+    }
+
+    /// Clears all that is pending of some ghosts of a block.
+    pub(crate) fn take_ghosts(&mut self, block: usize, ghosts: u64) {
+        for c in 0..self.columns {
+            let at = self.at(c, block);
+            self.pending[at] &= !ghosts;
+        }
+        let since = &mut self.since[block * BLOCK..][..BLOCK];
+        match ghosts {
+            u64::MAX => since.fill(NEVER),
+            _ => bits(ghosts).for_each(|bit| since[bit as usize] = NEVER),
         }
     }
 

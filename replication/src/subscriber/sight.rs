@@ -20,7 +20,7 @@ impl Subscriber {
         let Some(view) = &mut self.view else { return };
         if view.ghost_of(row).is_none() {
             let ghost = view.bind(row, net, publisher.kind(row), publisher.history.now());
-            view.ghost_mut(ghost).sighting = sighting;
+            view.see(ghost, sighting);
             self.follow(publisher);
         }
     }
@@ -77,7 +77,7 @@ impl Subscriber {
     pub(crate) fn sight(&mut self, row: usize, sighting: Sighting, own: u64, ever: u64, tick: Tick) {
         let Some(ghost) = self.index(row) else { return };
         let Some(view) = &mut self.view else { return };
-        let before = std::mem::replace(&mut view.ghost_mut(ghost).sighting, sighting).hidden;
+        let before = view.see(ghost, sighting).hidden;
         if before == sighting.hidden {
             return;
         }

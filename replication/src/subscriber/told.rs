@@ -56,6 +56,23 @@ impl Subscriber {
         self.stale_any
     }
 
+    /// Did the last send leave nothing behind?
+    pub(crate) fn had_room(&self) -> bool {
+        !self.short
+    }
+
+    /// May the presence of anything be unconfirmed?
+    pub(crate) fn has_unconfirmed(&self, publisher: &Publisher) -> bool {
+        let source = self.source(publisher);
+        let told = (self.base.0 + 1..=publisher.history.now().0).any(|t| source.components(Tick(t)) & 1 != 0);
+        told || self.stale_any && self.stale[..self.blocks].iter().any(|rows| *rows != 0)
+    }
+
+    /// The indices of a block that the peer was told of.
+    pub(crate) fn known_in(&self, block: usize) -> u64 {
+        self.known[block]
+    }
+
     /// What of a block's component the peer is told.
     #[inline]
     pub(crate) fn wanted(&self, c: usize, block: usize) -> u64 {
