@@ -201,7 +201,7 @@ fn get_bytes(cap: u32, r: &mut BitReader<'_>, value: &mut [u32]) -> Result<(), B
 }
 
 #[inline]
-fn put_difference(code: FieldCode, value: &[u32], old: &[u32], table: &Table, w: &mut BitWriter) {
+pub(crate) fn put_difference(code: FieldCode, value: &[u32], old: &[u32], table: &Table, w: &mut BitWriter) {
     match code {
         FieldCode::Number { .. } | FieldCode::Wrapping { .. } => {
             if !table.put(surprise(code, value[0], old[0]), w) {

@@ -4,7 +4,7 @@
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::relevance::Sight;
-use crate::scope::Scope;
+use crate::scope::{NO_OWNERS, Scope};
 use crate::viewer::Viewer;
 use hecs::World;
 
@@ -43,14 +43,16 @@ impl Scope {
     pub(crate) fn glance(&self, viewer: &Viewer, world: &World, all: bool, odd: &mut Vec<u32>) {
         odd.clear();
         let (who, Chart { alive, plain, .. }) = (&viewer.who, &self.chart);
+        // one for all: as a rule there is little more to a question than asking it
+        let mut sight = Sight { peer: who.peer, world, entity: hecs::Entity::DANGLING, owners: &NO_OWNERS };
         for (word, (&alive, &plain)) in alive.iter().zip(plain).enumerate() {
             let seen = viewer.seen_bits.get(word).copied().unwrap_or(0);
             let asked = if all { alive } else { alive & seen };
-            let first = word * BLOCK;
-            let mut other = if self.rules.is_empty() { asked & plain & !seen } else { 0 };
-            for bit in bits(if self.rules.is_empty() { 0 } else { asked & plain }) {
+            let (first, plain_ones) = (word * BLOCK, asked & plain);
+            let mut other = if self.rules.is_empty() { plain_ones & !seen } else { 0 };
+            for bit in bits(if self.rules.is_empty() { 0 } else { plain_ones }) {
                 let slot = first + bit as usize;
-                let sight = Sight { peer: who.peer, world, entity: self.handles[slot], owners: &self.owners[slot] };
+                (sight.entity, sight.owners) = (self.handles[slot], &self.owners[slot]);
                 let may = self.rules.iter().all(|rule| rule(&sight));
                 other |= (u64::from(may) ^ seen >> bit & 1) << bit;
             }

@@ -428,7 +428,7 @@ impl Picker<'_> {
         // the view knows nothing of what changed before the ghost was bound, nor of others' samples
         let is_plain = !remote && view.ghost(i).bound <= self.before;
         chosen.rested = match is_plain {
-            true => sides.rested >> at & 1 != 0 && subscriber.since[i] == self.tick,
+            true => sides.rested >> at & 1 != 0 && subscriber.waits_since(i) == self.tick,
             false => self.rested(subscriber, view, &chosen),
         };
         chosen
@@ -531,7 +531,7 @@ impl Picker<'_> {
     /// Had an interpolated component of it been at rest until the capture before, and does the change of this one go now?
     fn rested(&self, subscriber: &Subscriber, view: &View, chosen: &Chosen) -> bool {
         let Some(row) = view.row(chosen.ghost as usize) else { return false };
-        if subscriber.since[chosen.ghost as usize] != self.tick {
+        if subscriber.waits_since(chosen.ghost as usize) != self.tick {
             return false;
         }
         let history = &self.publisher.history;
@@ -552,7 +552,7 @@ impl Picker<'_> {
         seats.resize(self.schema.columns(), u32::MAX);
         for chosen in chosen.iter() {
             let i = chosen.ghost as usize;
-            let (block, bit, since) = ((i / BLOCK) as u32, 1u64 << (i % BLOCK), subscriber.since[i]);
+            let (block, bit, since) = ((i / BLOCK) as u32, 1u64 << (i % BLOCK), subscriber.waits_since(i));
             let mut total = 0;
             for (component, coded) in values[chosen.first as usize..][..chosen.components.count_ones() as usize].iter().copied() {
                 tally.components[usize::from(component)] += coded.len() as u64;

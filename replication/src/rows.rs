@@ -5,7 +5,7 @@
 //! is out of the ordinary takes the way of a single value.
 
 use crate::block::bits;
-use crate::codec::surprise;
+use crate::codec::{put_difference, surprise};
 use crate::codes::{self, Chosen, Table};
 use crate::field::quat_is_canonical;
 use crate::layout::{FieldCode, Layout};
@@ -96,7 +96,7 @@ impl Layout {
             if small {
                 w.put(code, len);
             } else {
-                self.write_with(value, Some(guess), chosen, w);
+                (0..N).for_each(|i| put_difference(self.codes[i], &value[i..=i], &guess[i..=i], tables[i], w));
             }
             places[row] = (start as u32, (w.len() - start) as u16);
         }
@@ -121,7 +121,7 @@ impl Layout {
             if value[0] == guess[0] && a.1 > 0 && b.1 > 0 && c.1 > 0 {
                 w.put(a.0 | b.0 << a.1 | c.0 << (a.1 + b.1), a.1 + b.1 + c.1);
             } else {
-                self.write_with(value, Some(guess), tables, w);
+                put_difference(code, value, guess, table, w);
             }
             places[row] = (start as u32, (w.len() - start) as u16);
         }

@@ -103,7 +103,7 @@ pub(crate) struct Hot {
     pub(crate) free: bool,
 }
 
-const NO_OWNERS: Owners = [UNOWNED; OWNER_SLOTS];
+pub(crate) const NO_OWNERS: Owners = [UNOWNED; OWNER_SLOTS];
 
 /// Slots about which something has changed that a guest that looks has to look at: births and ends, rooms, owners, groups. It
 /// reaches back to the round before the last; who has not looked since then looks at everything.

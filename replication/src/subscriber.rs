@@ -16,6 +16,7 @@ mod losses;
 mod shared;
 mod sight;
 mod told;
+mod waits;
 
 pub(crate) use fate::Fate;
 pub(crate) use freight::{Carried, Freight, Lists};
@@ -33,6 +34,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
+use waits::Waits;
 
 /// What is gathered after a loss is often less than this; where it is not, the lists grow once.
 const LOSSES: usize = 32;
@@ -80,8 +82,10 @@ pub(crate) struct Subscriber {
     stale: Vec<u64>,
     /// By index, where a component is stale: a send tick whose values the peer does hold; zero: none.
     as_of: Vec<Tick>,
-    /// By block, with a view by ghost: session tick of the oldest pending change, or [`NEVER`].
+    /// By block: session tick of the oldest pending change, or [`NEVER`]. With a view not used:
     pub(crate) since: Vec<Tick>,
+    /// The same by ghost.
+    waits: Waits,
     /// A send, and the ghost whose pending change was the oldest in it; nothing older has become pending since.
     oldest_due: Option<(Tick, usize)>,
     /// By block: indices that the peer was told of.
@@ -176,6 +180,7 @@ impl Subscriber {
             stale: Vec::new(),
             as_of: Vec::new(),
             since: Vec::new(),
+            waits: Waits::default(),
             oldest_due: None,
             known: Vec::new(),
             base: publisher.history.now().minus(1),
@@ -221,7 +226,10 @@ impl Subscriber {
         self.scratch = vec![0; self.columns * blocks];
         self.owed_since = vec![NEVER; self.columns * blocks];
         self.as_of.resize(blocks * BLOCK, Tick::ZERO);
-        self.since.resize(if self.view.is_some() { blocks * BLOCK } else { blocks }, NEVER);
+        match self.view {
+            Some(_) => self.waits.grow(blocks),
+            None => self.since.resize(blocks, NEVER),
+        }
         self.known.resize(blocks, 0);
         self.shared.grow(blocks);
         self.blocks = blocks;
@@ -339,10 +347,7 @@ impl Subscriber {
             self.since[block] = self.since[block].min(since);
             return;
         }
-        for bit in bits(mask) {
-            let of = &mut self.since[block * BLOCK + bit as usize];
-            *of = (*of).min(since);
-        }
+        self.waits.mark(block, mask, since);
     }
 
     fn settle_since(&mut self, block: usize) {
@@ -353,9 +358,7 @@ impl Subscriber {
             }
             return;
         }
-        for bit in bits(!pending) {
-            self.since[block * BLOCK + bit as usize] = NEVER;
-        }
+        self.waits.keep(block, pending);
     }
 
     /// The indices of a block with anything pending.
@@ -394,6 +397,9 @@ impl Subscriber {
         let source = Source::new(&self.view, publisher);
         let components = source.components(now);
         let (quiet, by_block) = (!self.is_pending(), self.view.is_none());
+        if !by_block {
+            self.waits.begin(tick);
+        }
         let (mut unwanted, mut fresh) = (0, 0);
         self.quiet = false;
         for c in bits(components) {
@@ -411,7 +417,7 @@ impl Subscriber {
                 if by_block {
                     self.since[block] = self.since[block].min(tick);
                 } else {
-                    bits(new).map(|bit| block * BLOCK + bit as usize).for_each(|i| self.since[i] = self.since[i].min(tick));
+                    self.waits.add(block, new);
                 }
             }
         }
@@ -497,15 +503,15 @@ impl Subscriber {
     /// The session tick of the oldest change that is pending in the send `now`. What is told less often is not due before its time.
     pub(crate) fn oldest_pending(&mut self, now: Tick) -> Option<Tick> {
         let Some(view) = self.view.as_deref() else { return self.oldest_in_blocks() };
-        let due = |i: usize| self.since[i] != NEVER && !self.is_paced(view, i, now);
+        let due = |i: usize| self.waits.of(i) != NEVER && !self.is_paced(view, i, now);
         // while packets are made less and less is pending: who was the oldest still is
         if let Some((_, oldest)) = self.oldest_due.filter(|(send, i)| *send == now && due(*i)) {
-            return Some(self.since[oldest]);
+            return Some(self.waits.of(oldest));
         }
         // the last of several: equals go in their order
-        let oldest = (0..self.since.len()).rev().filter(|i| due(*i)).min_by_key(|i| self.since[*i])?;
+        let oldest = self.waits.oldest(|i| !self.is_paced(view, i, now))?;
         self.oldest_due = Some((now, oldest));
-        Some(self.since[oldest])
+        Some(self.waits.of(oldest))
     }
 
     /// Is a ghost told of changes less often, and was it told of one so lately that the next has to wait? What appears and what
@@ -518,7 +524,7 @@ impl Subscriber {
     /// Is something pending only because it is told less often? Its turn is counted in sends, so there has to be one.
     pub(crate) fn holds_back(&self, now: Tick) -> bool {
         let Some(view) = &self.view else { return false };
-        self.since.iter().enumerate().any(|(i, since)| *since != NEVER && self.is_paced(view, i, now))
+        self.waits.any(|i| self.is_paced(view, i, now))
     }
 
     /// Pending rows of a component in a block.

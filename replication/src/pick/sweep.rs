@@ -198,7 +198,7 @@ impl Picker<'_> {
                 bits_in += coded.len();
                 parts.push((c, coded));
             }
-            let rested = sides.rested >> bit & 1 != 0 && subscriber.since[ghost] == self.tick;
+            let rested = sides.rested >> bit & 1 != 0 && subscriber.waits_since(ghost) == self.tick;
             if !self.put_row(sweep, ghost, base, components, rested, bits_in, room, &parts) {
                 break;
             }
@@ -262,6 +262,40 @@ impl Picker<'_> {
         }
         (sweep.words, sweep.values) = (words, values);
         sweep.count += 1;
+        let (mut code, mut len) = (0, 0);
+        if ghost == sweep.next && base == sweep.base && components == sweep.components {
+            // no gap, and twice "as before"
+            (code, len) = (0b11 << (1 + sweep.gap_order), 3 + sweep.gap_order);
+        } else {
+            self.put_head(sweep, ghost, base, components);
+        }
+        if sweep.rested {
+            code |= u64::from(rested) << len;
+            len += 1;
+        }
+        (sweep.next, sweep.base, sweep.components) = (ghost + 1, base, components);
+        let body = &mut sweep.body;
+        for (_, coded) in parts {
+            match coded.near() {
+                Some((value, bits)) if len + bits < u64::BITS => {
+                    code |= value << len;
+                    len += bits;
+                }
+                near => {
+                    body.put(code, len);
+                    (code, len) = near.unwrap_or_default();
+                    if near.is_none() {
+                        self.cache.put(*coded, body);
+                    }
+                }
+            }
+        }
+        body.put(code, len);
+        true
+    }
+
+    /// What stands before a row's values.
+    fn put_head(&self, sweep: &mut Sweep, ghost: usize, base: Option<Tick>, components: u64) {
         let body = &mut sweep.body;
         body.golomb((ghost - sweep.next) as u64, sweep.gap_order);
         body.flag(base == sweep.base);
@@ -272,14 +306,6 @@ impl Picker<'_> {
         if components != sweep.components {
             body.put(components, self.schema.columns() as u32);
         }
-        if sweep.rested {
-            body.flag(rested);
-        }
-        (sweep.next, sweep.base, sweep.components) = (ghost + 1, base, components);
-        for (_, coded) in parts {
-            self.cache.put(*coded, body);
-        }
-        true
     }
 
     /// Notes what of a block the packet carries.
@@ -287,14 +313,12 @@ impl Picker<'_> {
         if taken == 0 {
             return;
         }
-        let since = |rows: u64| bits(rows).map(|bit| subscriber.since[block * BLOCK + bit as usize]).min();
-        let all = since(taken).unwrap_or(self.tick);
         let columns = self.schema.columns();
         for (c, mask) in
             self.scratch.masks[block * columns..][..columns].iter().enumerate().filter(|(_, mask)| *mask & taken != 0)
         {
             let mask = mask & taken;
-            let since = if all == self.tick { all } else { since(mask).unwrap_or(all) };
+            let since = subscriber.oldest_of(block, mask);
             carried.push(Carried { block: block as u32, component: c as u8, mask, since });
         }
     }

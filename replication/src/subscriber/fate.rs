@@ -11,7 +11,7 @@ impl Subscriber {
         let i = self.index(row)?;
         let (block, bit) = (i / BLOCK, 1u64 << (i % BLOCK));
         let any = |table: &Vec<u64>| (0..self.columns).any(|c| table[c * self.blocks + block] & bit != 0);
-        let since = self.since[if self.view.is_some() { i } else { block }];
+        let since = if self.view.is_some() { self.waits.of(i) } else { self.since[block] };
         Some(Fate {
             wanted: any(&self.wants),
             pending_since: any(&self.pending).then_some(since),

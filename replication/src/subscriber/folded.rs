@@ -130,7 +130,7 @@ impl Subscriber {
 
     /// Is anything pending?
     pub(crate) fn is_pending(&self) -> bool {
-        self.folded.is_some() || !self.quiet && self.since.iter().any(|s| *s != NEVER)
+        self.folded.is_some() || !self.quiet && (self.since.iter().any(|s| *s != NEVER) || !self.waits.is_empty())
     }
 
     /// The session tick of the oldest pending change, for a peer that is told in blocks.

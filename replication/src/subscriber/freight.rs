@@ -1,6 +1,6 @@
 //! What packets carry: noted when they go out, until their fate is known.
 
-use super::{Flight, NEVER, Subscriber};
+use super::{Flight, Subscriber};
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::outgoing::Body;
@@ -164,8 +164,12 @@ impl Subscriber {
         }
         if let Some(view) = self.view.as_mut().filter(|_| !carried.is_empty()) {
             view.last_sent = send_tick;
+            let mut noted = (0, 0);
             for x in carried.iter() {
-                bits(x.mask).for_each(|bit| view.ghost_mut(x.block as usize * BLOCK + bit as usize).sent = send_tick);
+                // as a rule all components of a row go together
+                let done = if noted.0 == x.block { noted.1 } else { 0 };
+                bits(x.mask & !done).for_each(|bit| view.ghost_mut(x.block as usize * BLOCK + bit as usize).sent = send_tick);
+                noted = (x.block, done | x.mask);
             }
         }
         self.next_number += 1;
@@ -202,11 +206,7 @@ impl Subscriber {
             let at = self.at(c, block);
             self.pending[at] &= !ghosts;
         }
-        let since = &mut self.since[block * BLOCK..][..BLOCK];
-        match ghosts {
-            u64::MAX => since.fill(NEVER),
-            _ => bits(ghosts).for_each(|bit| since[bit as usize] = NEVER),
-        }
+        self.waits.keep(block, !ghosts);
     }
 
     /// Makes pending again what a packet would have carried that the transport did not take.

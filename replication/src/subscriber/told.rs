@@ -56,6 +56,18 @@ impl Subscriber {
         self.stale_any
     }
 
+    /// The session tick of the oldest pending change of a ghost.
+    #[inline]
+    pub(crate) fn waits_since(&self, ghost: usize) -> Tick {
+        self.waits.of(ghost)
+    }
+
+    /// That of the one that waits longest of some ghosts of a block.
+    #[inline]
+    pub(crate) fn oldest_of(&self, block: usize, ghosts: u64) -> Tick {
+        self.waits.oldest_of(block, ghosts)
+    }
+
     /// Did the last send leave nothing behind?
     pub(crate) fn had_room(&self) -> bool {
         !self.short
