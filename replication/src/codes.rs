@@ -260,6 +260,18 @@ impl Table {
         ((entry & 0xff_ffff).into(), entry >> 24)
     }
 
+    /// Code and own bits of any z, and how many these are; none at all if it has no token here but the escape.
+    #[inline]
+    pub(crate) fn whole(&self, z: u64) -> (u64, u32) {
+        let small = self.small(z);
+        if small.1 > 0 {
+            return small;
+        }
+        let (token, own, bits) = token(z);
+        let (code, len) = self.codes[token];
+        if token == ESCAPE || len == 0 { (0, 0) } else { (u64::from(code) | bits << len, u32::from(len) + own) }
+    }
+
     /// What stands at the front of some bits, at least [`LONGEST`] of them.
     #[inline]
     pub(crate) fn see(&self, ahead: u64) -> Seen {

@@ -154,7 +154,7 @@ impl Picker<'_> {
                     continue;
                 }
                 let (alive, appears) = (view.row(i).is_some(), !subscriber.is_known(i));
-                let age = now.since(ghost.sent);
+                let age = now.since(view.sent(i));
                 let urgency = if alive && !appears { 1.0 } else { APPEARING };
                 let score = ghost.sighting.weight * age as f32 * urgency;
                 let group = if appears { ghost.sighting.group } else { u32::MAX };

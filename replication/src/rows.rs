@@ -43,6 +43,21 @@ impl Pattern {
     }
 }
 
+/// Writes some codes, each with its number of bits: in one go if they fit a word.
+#[inline]
+fn put_parts(parts: &[(u64, u32)], w: &mut BitWriter) {
+    let (mut code, mut len) = (0, 0);
+    for &(bits, count) in parts {
+        if len + count > u64::BITS {
+            w.put(code, len);
+            (code, len) = (0, 0);
+        }
+        code |= bits << len;
+        len += count;
+    }
+    w.put(code, len);
+}
+
 impl Layout {
     /// Writes some rows of a block as [`write_with`](Layout::write_with) does, and notes where each of them stands. `values` and
     /// `guesses`: of all 64.
@@ -86,15 +101,14 @@ impl Layout {
         for row in bits(rows).map(|bit| bit as usize) {
             let (at, start) = (row * N, w.len());
             let (value, guess) = (&values[at..at + N], &guesses[at..at + N]);
-            let (mut code, mut len, mut small) = (0, 0, true);
+            let mut parts = [(0, 0); N];
+            let mut fits = true;
             for i in 0..N {
-                let (bits, count) = tables[i].small(surprise(self.codes[i], value[i], guess[i]));
-                small &= count > 0;
-                code |= bits << len;
-                len += count;
+                parts[i] = tables[i].whole(surprise(self.codes[i], value[i], guess[i]));
+                fits &= parts[i].1 > 0;
             }
-            if small {
-                w.put(code, len);
+            if fits {
+                put_parts(&parts, w);
             } else {
                 (0..N).for_each(|i| put_difference(self.codes[i], &value[i..=i], &guess[i..=i], tables[i], w));
             }
@@ -116,10 +130,10 @@ impl Layout {
             let (at, start) = (row * 4, w.len());
             let (value, guess) = (&values[at..at + 4], &guesses[at..at + 4]);
             // spelt out: the compiler makes a call of what is mapped over an array
-            let off = |i: usize| table.small(surprise(code, value[i], guess[i]));
+            let off = |i: usize| table.whole(surprise(code, value[i], guess[i]));
             let (a, b, c) = (off(1), off(2), off(3));
             if value[0] == guess[0] && a.1 > 0 && b.1 > 0 && c.1 > 0 {
-                w.put(a.0 | b.0 << a.1 | c.0 << (a.1 + b.1), a.1 + b.1 + c.1);
+                put_parts(&[a, b, c], w);
             } else {
                 put_difference(code, value, guess, table, w);
             }

@@ -518,7 +518,7 @@ impl Subscriber {
     /// ends never waits.
     pub(crate) fn is_paced(&self, view: &View, ghost: usize, now: Tick) -> bool {
         let of = view.ghost(ghost);
-        view.row(ghost).is_some() && self.is_known(ghost) && now.since(of.sent) < u64::from(of.sighting.period)
+        view.row(ghost).is_some() && self.is_known(ghost) && now.since(view.sent(ghost)) < u64::from(of.sighting.period)
     }
 
     /// Is something pending only because it is told less often? Its turn is counted in sends, so there has to be one.

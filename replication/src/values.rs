@@ -11,7 +11,7 @@ use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::tick::Tick;
 
 /// What a value has become: up to 56 bits themselves and their number above them, or, of more, where they are in the cache's arena.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Coded(u64);
 
 /// In place of a number of bits: they are in the arena.

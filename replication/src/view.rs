@@ -51,8 +51,6 @@ pub(crate) struct Ghost {
     life: Life,
     /// The send that it was bound in.
     pub(crate) bound: Tick,
-    /// The last send that carried something of it.
-    pub(crate) sent: Tick,
 }
 
 /// What changed in one send.
@@ -77,7 +75,6 @@ impl Turn {
         if self.any >> c & 1 == 0 {
             self.any |= 1 << c;
             let end = self.changed.len();
-            self.changed.reserve_exact(blocks);
             self.changed.resize(end + blocks, 0);
             self.changed.copy_within(start..end, start + blocks);
             self.changed[start..start + blocks].fill(0);
@@ -92,6 +89,8 @@ pub(crate) struct View {
     /// By ghost: the publisher's row.
     rows: Vec<u32>,
     ghosts: Vec<Ghost>,
+    /// By ghost: the last send that carried something of it. Apart from the rest, for it changes at every send.
+    sent: Vec<Tick>,
     by_row: FxHashMap<u32, u32>,
     by_net: FxHashMap<NetId, u32>,
     /// The lowest first, so that numbers stay small.
@@ -115,7 +114,6 @@ const FREE: Ghost = Ghost {
     kind: 0,
     life: Life::Free,
     bound: Tick::ZERO,
-    sent: Tick::ZERO,
 };
 
 impl View {
@@ -124,6 +122,7 @@ impl View {
             blocks: 0,
             rows: Vec::new(),
             ghosts: Vec::new(),
+            sent: Vec::new(),
             by_row: FxHashMap::default(),
             by_net: FxHashMap::default(),
             free: BinaryHeap::new(),
@@ -166,6 +165,20 @@ impl View {
         self.bound[block]
     }
 
+    /// The last send that carried something of a ghost.
+    pub(crate) fn sent(&self, ghost: usize) -> Tick {
+        self.sent[ghost]
+    }
+
+    /// A packet carries something of these ghosts of a block.
+    pub(crate) fn note_sent(&mut self, block: usize, ghosts: u64, now: Tick) {
+        let sent = &mut self.sent[block * BLOCK..][..BLOCK];
+        match ghosts {
+            u64::MAX => sent.fill(now),
+            _ => bits(ghosts).for_each(|bit| sent[bit as usize] = now),
+        }
+    }
+
     /// Lets an entity be seen in another way; how it was.
     pub(crate) fn see(&mut self, ghost: usize, sighting: Sighting) -> Sighting {
         self.paced |= sighting.period > 1;
@@ -199,7 +212,8 @@ impl View {
             }
         };
         self.rows[ghost] = row as u32;
-        self.ghosts[ghost] = Ghost { net, kind: kind as u8, life: Life::Alive, bound: now, sent: now.minus(1), ..FREE };
+        self.ghosts[ghost] = Ghost { net, kind: kind as u8, life: Life::Alive, bound: now, ..FREE };
+        self.sent[ghost] = now.minus(1);
         self.bound[ghost / BLOCK] = now;
         self.by_row.insert(row as u32, ghost as u32);
         self.by_net.insert(net, ghost as u32);
@@ -208,8 +222,9 @@ impl View {
 
     fn grow(&mut self) {
         let (from, to) = (self.blocks, self.blocks + (self.blocks / 4).max(1));
+        let most = self.ring.iter().map(|turn| turn.changed.capacity() / from.max(1)).max().unwrap_or(0);
         for turn in &mut self.ring {
-            let mut tables = Vec::with_capacity(turn.any.count_ones() as usize * to);
+            let mut tables = Vec::with_capacity(most * to);
             for table in turn.changed.chunks(from.max(1)) {
                 tables.extend_from_slice(table);
                 tables.resize(tables.len() + to - from, 0);
@@ -220,6 +235,7 @@ impl View {
         self.bound.resize(to, Tick::ZERO);
         self.rows.resize(to * BLOCK, NO_ROW);
         self.ghosts.resize(to * BLOCK, FREE);
+        self.sent.resize(to * BLOCK, Tick::ZERO);
     }
 
     /// A row's entity has ended (`Dead`), or is not seen any more (`Free`): takes its ghost's row from it. `told`: the peer knows of
@@ -242,6 +258,7 @@ impl View {
 
     fn let_go(&mut self, ghost: usize) {
         self.ghosts[ghost] = FREE;
+        self.sent[ghost] = Tick::ZERO;
         self.free.push(Reverse(ghost as u32));
     }
 
@@ -261,13 +278,12 @@ impl View {
 
     /// Notes a change that only this peer has to hear of.
     pub(crate) fn note(&mut self, c: usize, ghost: usize, now: Tick) {
-        let blocks = self.blocks;
-        self.turn_mut(now).table(c, blocks)[ghost / BLOCK] |= 1 << (ghost % BLOCK);
+        self.table(c, now)[ghost / BLOCK] |= 1 << (ghost % BLOCK);
     }
 
     /// Takes up what changed in the publisher's open send.
     pub(crate) fn take_up(&mut self, publisher: &Publisher) {
-        let (history, blocks) = (&publisher.history, self.blocks);
+        let history = &publisher.history;
         let now = history.now();
         let components = history.changed_components(now);
         if components == 0 {
@@ -284,11 +300,22 @@ impl View {
                 rows.iter().enumerate().fold(0, |mask, (i, row)| mask | (word(*row) >> (row % BLOCK as u32) & 1) << i)
             }));
             if masks.iter().any(|mask| *mask != 0) {
-                let table = self.turn_mut(now).table(c, blocks);
+                let table = self.table(c, now);
                 table.iter_mut().zip(&masks).for_each(|(into, mask)| *into |= mask);
             }
         }
         self.scratch = masks;
+    }
+
+    /// A component's blocks in a turn.
+    fn table(&mut self, c: usize, tick: Tick) -> &mut [u64] {
+        let (blocks, turn) = (self.blocks, self.turn_mut(tick));
+        let (len, room) = (turn.changed.len() + blocks, turn.changed.capacity());
+        if turn.any >> c & 1 == 0 && len > room {
+            // what one turn needs others will need too: all at once, so that none has to be made later
+            self.ring.iter_mut().for_each(|turn| turn.changed.reserve_exact(len - turn.changed.len().min(len)));
+        }
+        self.turn_mut(tick).table(c, blocks)
     }
 
     fn turn_mut(&mut self, tick: Tick) -> &mut Turn {

@@ -15,8 +15,10 @@ use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
 
+/// Columns of a schema at most.
+const COLUMNS: usize = limits::COMPONENTS + 1;
 /// Fewer rows are not worth it.
-const LEAST: usize = 128;
+const LEAST: usize = 32;
 /// Rows are taken to need at least so many bits, whatever they needed lately.
 const LEAST_BITS: f32 = 32.0;
 /// How much more than was reckoned there has to be room for.
@@ -44,6 +46,15 @@ pub(super) struct Sweep {
     components: u64,
     /// Words of a value of each of `components`.
     width: usize,
+}
+
+/// A row to be put in: what its values are coded against, which components, and their bits.
+struct Row {
+    ghost: usize,
+    base: Option<Tick>,
+    components: u64,
+    rested: bool,
+    size: usize,
 }
 
 impl Sweep {
@@ -78,7 +89,8 @@ impl Picker<'_> {
                 sweep.rows.push(plain);
                 sweep.left += plain.count_ones() as usize;
                 others += (all & !plain).count_ones() as usize;
-                sweep.rested |= plain & self.scratch.sides[block].rested != 0;
+                let begins = |bit: u32| subscriber.waits_since(block * BLOCK + bit as usize) == self.tick;
+                sweep.rested |= bits(plain & self.scratch.sides[block].rested).any(begins);
             }
             let needed = (sweep.left + others) as f32 * self.scratch.mean.max(LEAST_BITS) * RESERVE;
             if sweep.left < LEAST || needed > room as f32 {
@@ -183,29 +195,32 @@ impl Picker<'_> {
         }
         self.make_ready(view, block, rows & !sides.stale, &some);
         let mut taken = 0;
-        let mut parts: SmallVec<[(usize, Coded); 8]> = SmallVec::new();
+        let (mut parts, mut sums) = ([Coded::default(); COLUMNS], [0; COLUMNS]);
         for bit in bits(rows) {
             let ghost = block * BLOCK + bit as usize;
             let Some(row) = view.row(ghost) else { continue };
             let stale = sides.stale >> bit & 1 != 0;
             let base = if stale { subscriber.row_base(ghost, self.publisher.history.now()) } else { Some(self.base) };
-            parts.clear();
-            let (mut components, mut bits_in) = (0, 0);
-            for &(c, _) in some.iter().filter(|(_, mask)| mask >> bit & 1 != 0) {
-                let coded =
-                    if stale { self.cache.value(self.schema, self.publisher, c, row, base) } else { self.cache.at(c, row) };
-                components |= 1 << c;
-                bits_in += coded.len();
-                parts.push((c, coded));
+            let (mut components, mut size) = (0, 0);
+            for (&(c, mask), part) in some.iter().zip(&mut parts) {
+                *part = match mask >> bit & 1 != 0 {
+                    false => Coded::default(),
+                    true if stale => self.cache.value(self.schema, self.publisher, c, row, base),
+                    true => self.cache.at(c, row),
+                };
+                components |= (mask >> bit & 1) << c;
+                size += part.len();
             }
-            let rested = sides.rested >> bit & 1 != 0 && subscriber.waits_since(ghost) == self.tick;
-            if !self.put_row(sweep, ghost, base, components, rested, bits_in, room, &parts) {
+            let what = Row { ghost, base, components, rested: sides.rested >> bit & 1 != 0, size };
+            let parts = &parts[..some.len()];
+            if !self.put_row(sweep, subscriber, &what, room, parts) {
                 break;
             }
+            parts.iter().zip(&mut sums).for_each(|(part, sum)| *sum += part.len() as u64);
             taken |= 1 << bit;
-            parts.iter().for_each(|(c, coded)| tally.components[*c] += coded.len() as u64);
-            tally.kinds[self.publisher.kind_of(row / BLOCK)] += bits_in as u64;
+            tally.kinds[self.publisher.kind_of(row / BLOCK)] += size as u64;
         }
+        some.iter().zip(sums).for_each(|((c, _), sum)| tally.components[*c] += sum);
         taken
     }
 
@@ -240,24 +255,14 @@ impl Picker<'_> {
     }
 
     /// Puts a row in, if it fits.
-    #[allow(clippy::too_many_arguments)]
-    fn put_row(
-        &self,
-        sweep: &mut Sweep,
-        ghost: usize,
-        base: Option<Tick>,
-        components: u64,
-        rested: bool,
-        bits_in: usize,
-        room: usize,
-        parts: &[(usize, Coded)],
-    ) -> bool {
+    fn put_row(&self, sweep: &mut Sweep, subscriber: &Subscriber, row: &Row, room: usize, parts: &[Coded]) -> bool {
+        let Row { ghost, base, components, rested, size } = *row;
         if components != sweep.components {
             sweep.width = self.words_in(components);
         }
-        let (words, values) = (sweep.words + sweep.width, sweep.values + parts.len());
+        let (words, values) = (sweep.words + sweep.width, sweep.values + components.count_ones() as usize);
         let most = 16 + self.head_bits();
-        if sweep.body.len() + bits_in + most > room || words > limits::PACKET_WORDS || values > limits::PACKET_VALUES {
+        if sweep.body.len() + size + most > room || words > limits::PACKET_WORDS || values > limits::PACKET_VALUES {
             return false;
         }
         (sweep.words, sweep.values) = (words, values);
@@ -270,12 +275,12 @@ impl Picker<'_> {
             self.put_head(sweep, ghost, base, components);
         }
         if sweep.rested {
-            code |= u64::from(rested) << len;
+            code |= u64::from(rested && subscriber.waits_since(ghost) == self.tick) << len;
             len += 1;
         }
         (sweep.next, sweep.base, sweep.components) = (ghost + 1, base, components);
         let body = &mut sweep.body;
-        for (_, coded) in parts {
+        for coded in parts {
             match coded.near() {
                 Some((value, bits)) if len + bits < u64::BITS => {
                     code |= value << len;

@@ -17,7 +17,7 @@ impl Subscriber {
             pending_since: any(&self.pending).then_some(since),
             in_flight: (0..self.columns).any(|c| self.in_flight(c, i)),
             told: self.is_known(i),
-            sent: self.view.as_ref().map_or(Tick::ZERO, |view| view.ghost(i).sent),
+            sent: self.view.as_ref().map_or(Tick::ZERO, |view| view.sent(i)),
             period: self.view.as_ref().map_or(1, |view| view.ghost(i).sighting.period),
         })
     }

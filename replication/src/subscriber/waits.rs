@@ -109,3 +109,60 @@ impl Waits {
         Self::backwards(&self.fresh).chain(Self::backwards(&self.late)).any(is_so)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::{Rng as _, SeedableRng};
+    use std::collections::BTreeMap;
+
+    const BLOCKS: usize = 3;
+
+    /// Beside a list of who waits since when.
+    #[test]
+    fn who_waits_since_when_is_what_a_list_says() {
+        for seed in 0..200 {
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            let (mut waits, mut list, mut now) = (Waits::default(), BTreeMap::<usize, Tick>::new(), Tick(100));
+            waits.grow(BLOCKS);
+            waits.begin(now);
+            for _ in 0..60 {
+                let (block, ghosts) = ((rng.next_u64() % BLOCKS as u64) as usize, rng.next_u64() & rng.next_u64());
+                let all = |ghosts| bits(ghosts).map(|bit| block * BLOCK + bit as usize);
+                let mut note = |ghosts, since: Tick| {
+                    all(ghosts).for_each(|i| {
+                        let of = list.entry(i).or_insert(since);
+                        *of = since.min(*of);
+                    })
+                };
+                match rng.next_u64() % 5 {
+                    0 => {
+                        now = now.plus(rng.next_u64() % 3);
+                        waits.begin(now);
+                    }
+                    1 | 2 => {
+                        waits.add(block, ghosts);
+                        note(ghosts, now);
+                    }
+                    3 => {
+                        let since = now.minus(rng.next_u64() % 4);
+                        waits.mark(block, ghosts, since);
+                        note(ghosts, since);
+                    }
+                    _ => {
+                        waits.keep(block, !ghosts);
+                        all(ghosts).for_each(|i| _ = list.remove(&i));
+                    }
+                }
+                let says: Vec<Tick> = (0..BLOCKS * BLOCK).map(|i| list.get(&i).copied().unwrap_or(NEVER)).collect();
+                assert_eq!((0..BLOCKS * BLOCK).map(|i| waits.of(i)).collect::<Vec<_>>(), says, "SEED={seed}");
+                assert_eq!(waits.is_empty(), list.is_empty(), "SEED={seed}");
+                let oldest = list.iter().rev().filter(|(i, _)| **i % 3 != 0).min_by_key(|(_, since)| **since);
+                assert_eq!(waits.oldest(|i| i % 3 != 0).map(|i| says[i]), oldest.map(|o| *o.1), "SEED={seed}");
+                let these = all(ghosts).map(|i| says[i]).min().unwrap_or(NEVER);
+                assert_eq!(waits.oldest_of(block, ghosts), these, "SEED={seed}");
+            }
+        }
+    }
+}
