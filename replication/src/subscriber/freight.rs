@@ -47,8 +47,6 @@ impl Deref for Freight {
 pub(crate) struct Lists {
     draft: Vec<Carried>,
     own: Rooms<Vec<Carried>>,
-    /// How many of these were made.
-    made: usize,
     shared: Rooms<Arc<Vec<Carried>>>,
     /// Those of the shared ones that somebody may need.
     lent: Vec<Arc<Vec<Carried>>>,
@@ -68,10 +66,8 @@ const LEAST: usize = 8;
 /// Rather a list with so many times the room, as a logarithm, is taken than a new one made.
 const ROOMIER: usize = 2;
 
-/// So many lists are made when one is wanted and there is none, or this part of all that there are: how many are needed goes up and
-/// down with what gets lost, and it should not take long until there are enough for all times.
+/// So many lists are made when one is wanted and there is none.
 const MADE_AT_ONCE: usize = 8;
-const PART_AT_ONCE: usize = 8;
 
 impl<T> Rooms<T> {
     fn size(count: usize) -> usize {
@@ -111,9 +107,7 @@ impl Lists {
         let mut list = self.own.take(carried.len()).unwrap_or_else(|| {
             // several at a time: where one is missing, others will be
             let make = || Vec::with_capacity(Rooms::<Vec<Carried>>::size(carried.len()));
-            let count = MADE_AT_ONCE.max(self.made / PART_AT_ONCE);
-            self.made += count;
-            (1..count).map(|_| make()).for_each(|list| self.own.put(list.capacity(), list));
+            (1..MADE_AT_ONCE).map(|_| make()).for_each(|list| self.own.put(list.capacity(), list));
             make()
         });
         list.extend_from_slice(carried);
