@@ -163,7 +163,7 @@ impl Picker<'_> {
         self.scratch.sweep = sweep;
         subscriber.tally = tally;
         let carried = self.lists.keep(carried);
-        (count > 0).then(|| Body { carried, copy: None, values, may_introduce: false, all, whole: false })
+        (count > 0).then_some(Body { carried, copy: None, values, may_introduce: false, all, whole: false })
     }
 
     fn write_head(&self, sweep: &Sweep, body: &mut BitWriter) {
