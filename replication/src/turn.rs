@@ -4,6 +4,8 @@
 //! branch: the compiler makes instructions of it that work on several. Each lane computes what one alone would, in the same order,
 //! so how many there are shows nowhere but in the time.
 
+#![expect(clippy::needless_range_loop, reason = "what is done with each lane is one line for all of its words")]
+
 use crate::block::bits as ones;
 
 /// So many at a time: a block of 64 rows in which a tenth moves has six or seven.
