@@ -242,7 +242,7 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
     }
 
     fn shadow(&self) -> Box<dyn Shadow> {
-        Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), of: std::marker::PhantomData })
+        Box::new(Raws::<C, F> { form: self.form.clone(), values: Vec::new(), fresh: Vec::new(), of: std::marker::PhantomData })
     }
 
     fn quantise(&self, archetype: &Archetype, indices: &[u32], names: NameOf<'_>, into: &mut QuantisedRows) {
@@ -379,6 +379,8 @@ impl<C: Component, F: Form<C>> Column for Typed<C, F> {
 struct Raws<C, F: Form<C>> {
     form: std::sync::Arc<F>,
     values: Vec<F::Raw>,
+    /// Those of one block as they are now.
+    fresh: Vec<F::Raw>,
     of: std::marker::PhantomData<fn() -> C>,
 }
 
@@ -388,22 +390,19 @@ impl<C: Component, F: Form<C>> Shadow for Raws<C, F> {
         self.values.truncate(column.len());
         let known = self.values.len();
         self.values.extend(column[known..].iter().map(|v| self.form.raw(v)));
-        let raw = |value: &C| self.form.raw(value);
-        let (blocks, last) = column[..known].as_chunks::<BLOCK>();
-        let (old, old_last) = self.values[..known].as_chunks_mut::<BLOCK>();
-        for ((now, old), word) in blocks.iter().zip(old).zip(bits.iter_mut()) {
+        for ((old, now), word) in self.values[..known].chunks_mut(BLOCK).zip(column.chunks(BLOCK)).zip(bits.iter_mut()) {
+            let now = &now[..old.len()];
             // most blocks are as they were, which is found out all at once
-            let fresh: [F::Raw; BLOCK] = std::array::from_fn(|i| raw(&now[i]));
-            if *old != fresh {
-                let differs = old.iter().zip(&fresh).enumerate();
-                *word |= differs.fold(0, |all, (i, (old, new))| all | u64::from(old != new) << i);
-                *old = fresh;
+            self.fresh.clear();
+            self.fresh.extend(now.iter().map(|value| self.form.raw(value)));
+            if *old != self.fresh[..] {
+                let differs = old.iter_mut().zip(&self.fresh).enumerate();
+                *word |= differs.fold(0, |all, (i, (old, new))| {
+                    let differs = *old != *new;
+                    *old = *new;
+                    all | u64::from(differs) << i
+                });
             }
-        }
-        for (i, (now, old)) in last.iter().zip(old_last).enumerate() {
-            let fresh = raw(now);
-            bits[known / BLOCK] |= u64::from(*old != fresh) << i;
-            *old = fresh;
         }
         for i in known..column.len() {
             bits[i / 64] |= 1 << (i % 64);
