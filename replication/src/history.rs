@@ -531,7 +531,6 @@ impl Slot {
 /// which it changed. `renew`: what is the same counts too.
 fn put_words<const N: usize>(values: &mut [u32], words: &[u32], (rows, all): (u64, u64), renew: bool, log: &mut Vec<u32>) -> u64 {
     let Some(values) = values.as_chunks_mut::<N>().0.first_chunk_mut::<BLOCK>() else { return 0 };
-    log.reserve(rows.count_ones() as usize * N);
     let (mut changed, mut left) = (0, all);
     for new in words.as_chunks::<N>().0 {
         let bit = left & left.wrapping_neg();

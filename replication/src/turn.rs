@@ -1,6 +1,6 @@
 //! A rotation that turns on as it has turned: many at a time, since each alone waits most of its time for square roots.
 //!
-//! The words of so many rotations lie side by side ([`Lanes`]), and every step is taken for all of them before the next, without a
+//! The words of so many rotations lie side by side ([`Words`]), and every step is taken for all of them before the next, without a
 //! branch: the compiler makes instructions of it that work on several. Each lane computes what one alone would, in the same order,
 //! so how many there are shows nowhere but in the time.
 
@@ -140,18 +140,62 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::{Rng as _, SeedableRng};
 
+    fn drawn(bits: u32, rng: &mut Pcg64Mcg) -> [u32; 4] {
+        quat_words([0; 4].map(|_| (rng.next_u64() % 2001) as f32 - 1000.5), bits).unwrap()
+    }
+
+    /// The formula of `forecast`, one number after the other.
+    fn spelt_out(older: [u32; 4], value: [u32; 4], bits: u32) -> [u32; 4] {
+        let h = f64::from((1u32 << (bits - 1)) - 1);
+        let parts = |words: [u32; 4]| {
+            let sent = [f64::from(words[1]) - h, f64::from(words[2]) - h, f64::from(words[3]) - h];
+            let rest = 2.0 * h * h - sent[0] * sent[0] - sent[1] * sent[1] - sent[2] * sent[2];
+            let mut parts = sent.to_vec();
+            parts.insert(words[0] as usize, if rest > 0.0 { rest.sqrt() } else { 0.0 });
+            parts
+        };
+        let (o, b) = (parts(older), parts(value));
+        let dot = o[0] * b[0] + o[1] * b[1] + o[2] * b[2] + o[3] * b[3];
+        let sign = if dot < 0.0 { -1.0 } else { 1.0 };
+        let mut next: Vec<f64> = (0..4).map(|i| dot.abs() / (h * h) * b[i] - sign * o[i]).collect();
+        let largest = (1..4).fold(0, |at, i| if next[i].abs() > next[at].abs() { i } else { at });
+        let sign = if next.remove(largest) < 0.0 { -1.0 } else { 1.0 };
+        let word = |part: f64| (part * sign + h + 0.5).clamp(0.0, 2.0 * h) as u32;
+        [largest as u32, word(next[0]), word(next[1]), word(next[2])]
+    }
+
+    /// Two versions that guessed differently would drift apart, and nobody would notice where both ends have the same.
+    #[test]
+    fn each_turns_on_as_the_formula_says() {
+        let mut rng = Pcg64Mcg::seed_from_u64(2);
+        let (mut largest, mut backwards) = ([0; 4], 0);
+        for bits in [2, 3, 9, 10, 12, 16] {
+            for round in 0..4000 {
+                let value = if round % 50 == 0 { [0; 4] } else { drawn(bits, &mut rng) };
+                let mut older = if round % 70 == 0 { [0; 4] } else { drawn(bits, &mut rng) };
+                if round % 2 == 0 && round % 50 != 0 {
+                    // not far from it, as most are
+                    older = value;
+                    older[1 + round % 3] ^= 1;
+                }
+                let (expected, mut next) = (spelt_out(older, value, bits), value);
+                turn_on(&older, &mut next, bits);
+                assert_eq!(next, expected, "{bits} bits: from {older:?} over {value:?}");
+                largest[expected[0] as usize] += 1;
+                backwards += u32::from(expected[0] != value[0]);
+            }
+        }
+        assert!(largest.iter().all(|n| *n > 1000) && backwards > 1000, "{largest:?} {backwards}");
+    }
+
     /// Whichever rows, and however many: each is what it would be alone, and the others stay.
     #[test]
     fn many_turn_on_as_each_alone() {
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         for bits in [2, 9, 10, 16] {
             for round in 0..200 {
-                let mut draw = || {
-                    let part = |x: u64| (x % 2001) as f32 - 1000.5;
-                    quat_words([0; 4].map(|_| part(rng.next_u64())), bits).unwrap()
-                };
-                let older: Vec<u32> = (0..64).flat_map(|_| draw()).collect();
-                let values: Vec<u32> = (0..64).flat_map(|_| draw()).collect();
+                let older: Vec<u32> = (0..64).flat_map(|_| drawn(bits, &mut rng)).collect();
+                let values: Vec<u32> = (0..64).flat_map(|_| drawn(bits, &mut rng)).collect();
                 let rows = if round == 0 { u64::MAX } else { rng.next_u64() & rng.next_u64() };
                 let mut many = values.clone();
                 turn_rows_on(rows, &older, &mut many, bits);

@@ -29,10 +29,9 @@ pub(crate) struct Targets {
     columns: usize,
     /// By block, then component: rows whose component is written as it comes.
     plain: Vec<u64>,
-    /// By block: rows whose record need not be asked again while the register has this
-    /// [`version`](crate::entities::Entities::version).
-    sure: Vec<u64>,
-    version: u64,
+    /// By block: the register's [`version`](crate::entities::Entities::version), and rows whose record need not be asked again while
+    /// it has that.
+    sure: Vec<(u64, u64)>,
 }
 
 impl Targets {
@@ -86,25 +85,18 @@ impl Targets {
 
     /// The record says what it said, in that version of the register.
     pub(super) fn confirm(&mut self, row: usize, version: u64) {
-        self.follow(version);
-        self.sure[row / BLOCK] |= 1 << (row % BLOCK);
+        let (as_of, rows) = &mut self.sure[row / BLOCK];
+        let others = if *as_of == version { *rows } else { 0 };
+        (*as_of, *rows) = (version, others | 1 << (row % BLOCK));
     }
 
     /// The rows of a block of which nothing has arrived that needs more than being written. `arrived`: rows by component.
     #[inline]
-    pub(super) fn ready(&mut self, block: usize, arrived: &[u64], version: u64) -> u64 {
-        self.follow(version);
-        let Some(sure) = self.sure.get(block) else { return 0 };
+    pub(super) fn ready(&self, block: usize, arrived: &[u64], version: u64) -> u64 {
+        let Some((_, sure)) = self.sure.get(block).filter(|(as_of, _)| *as_of == version) else { return 0 };
         let plain = &self.plain[block * self.columns..][..self.columns];
         let odd = arrived.iter().zip(plain).fold(0, |odd, (arrived, plain)| odd | arrived & !plain);
         sure & !odd
-    }
-
-    fn follow(&mut self, version: u64) {
-        if self.version != version {
-            self.version = version;
-            self.sure.fill(0);
-        }
     }
 
     fn fit(&mut self, row: usize) {
@@ -117,6 +109,6 @@ impl Targets {
         self.rows.resize(blocks * BLOCK, Target::NOBODY);
         self.entities.resize(blocks * BLOCK, Entity::DANGLING);
         self.plain.resize(blocks * self.columns, 0);
-        self.sure.resize(blocks, 0);
+        self.sure.resize(blocks, (0, 0));
     }
 }
