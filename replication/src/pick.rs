@@ -225,6 +225,12 @@ impl Picker<'_> {
         }
         let mut carried = self.lists.draft();
         self.note(subscriber, body.len(), &mut carried);
+        if carried.is_empty() && self.scratch.sweep.left() > 0 {
+            // what does not fit holds up nothing else
+            self.lists.keep(carried);
+            body.clear();
+            return self.sweep(subscriber, limit, body).unwrap_or_default();
+        }
         subscriber.clear_pending(&carried);
         let PickScratch { next, order, waiting, chosen, mean, sweep, .. } = &mut *self.scratch;
         if !chosen.is_empty() {

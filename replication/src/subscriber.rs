@@ -82,9 +82,9 @@ pub(crate) struct Subscriber {
     stale: Vec<u64>,
     /// By index, where a component is stale: a send tick whose values the peer does hold; zero: none.
     as_of: Vec<Tick>,
-    /// By block: session tick of the oldest pending change, or [`NEVER`]. With a view not used:
+    /// By block: session tick of the oldest pending change, or [`NEVER`]. Not used with a view.
     pub(crate) since: Vec<Tick>,
-    /// The same by ghost.
+    /// With a view: since when what is pending of each ghost waits.
     waits: Waits,
     /// A send, and the ghost whose pending change was the oldest in it; nothing older has become pending since.
     oldest_due: Option<(Tick, usize)>,

@@ -10,7 +10,6 @@ use crate::receipts::Tally;
 use crate::subscriber::{Carried, Subscriber};
 use crate::values::Coded;
 use crate::view::View;
-use smallvec::SmallVec;
 use tidelock_netcore::bits::BitWriter;
 use tidelock_netcore::limits;
 use tidelock_netcore::tick::Tick;
@@ -23,6 +22,8 @@ const LEAST: usize = 32;
 const LEAST_BITS: f32 = 32.0;
 /// How much more than was reckoned there has to be room for.
 const RESERVE: f32 = 1.25;
+/// Bits of a packet.
+const PACKET: f32 = (limits::DATAGRAM_MAX_BYTES * 8) as f32;
 
 /// The rows that go like that in this send, and the packet in the making.
 #[derive(Default)]
@@ -35,6 +36,8 @@ pub(super) struct Sweep {
     gap_order: u32,
     /// Some of them had been at rest.
     rested: bool,
+    /// Of the block in the making: what is pending of each component.
+    some: Vec<(usize, u64)>,
     /// The rows of the packet, without the head.
     body: BitWriter,
     count: usize,
@@ -83,9 +86,9 @@ impl Picker<'_> {
         let now = self.publisher.history.now();
         // who waited has to come first, and what is told less often is counted by row
         if !view.paced && view.last_sent != now && subscriber.had_room() && !self.receipts.are_kept() {
-            let mut others = 0;
+            let (mut others, has_remote) = (0, self.publisher.has_remote());
             for block in 0..view.blocks() {
-                let (all, plain) = self.plain_rows(subscriber, view, block);
+                let (all, plain) = self.plain_rows(subscriber, view, block, has_remote);
                 sweep.rows.push(plain);
                 sweep.left += plain.count_ones() as usize;
                 others += (all & !plain).count_ones() as usize;
@@ -93,7 +96,9 @@ impl Picker<'_> {
                 sweep.rested |= bits(plain & self.scratch.sides[block].rested).any(begins);
             }
             let needed = (sweep.left + others) as f32 * self.scratch.mean.max(LEAST_BITS) * RESERVE;
-            if sweep.left < LEAST || needed > room as f32 {
+            // what is put in order goes in packets of its own, which is worth it only where there are several
+            let is_little = others > 0 && needed < PACKET;
+            if sweep.left < LEAST || needed > room as f32 || is_little {
                 sweep.rows.clear();
                 sweep.left = 0;
             }
@@ -104,7 +109,7 @@ impl Picker<'_> {
 
     /// What is pending of a block, and the rows of which nothing but changed values is: their peer knows them, and no other peer has
     /// to do with them.
-    fn plain_rows(&self, subscriber: &Subscriber, view: &View, block: usize) -> (u64, u64) {
+    fn plain_rows(&self, subscriber: &Subscriber, view: &View, block: usize, has_remote: bool) -> (u64, u64) {
         let columns = self.schema.columns();
         let masks = &self.scratch.masks[block * columns..][..columns];
         let absolute = |c: usize| self.schema.absolute >> c & 1 != 0;
@@ -115,7 +120,7 @@ impl Picker<'_> {
         if view.last_bound(block) > self.before {
             plain = 0;
         }
-        if self.publisher.has_remote() {
+        if has_remote {
             let is_own = |row: usize| self.publisher.remote_rows(row / BLOCK) >> (row % BLOCK) & 1 == 0;
             let own = |bit: &u32| view.row(block * BLOCK + *bit as usize).is_some_and(is_own);
             plain = bits(plain).filter(own).fold(0, |rows, bit| rows | 1 << bit);
@@ -125,7 +130,11 @@ impl Picker<'_> {
 
     /// Has what had to be put in order gone?
     pub(super) fn is_sweeping(&self) -> bool {
-        self.scratch.sweep.left > 0 && self.scratch.next >= self.scratch.order.len() && self.scratch.waiting.is_empty()
+        self.scratch.sweep.left > 0 && self.is_ranked_done()
+    }
+
+    fn is_ranked_done(&self) -> bool {
+        self.scratch.next >= self.scratch.order.len() && self.scratch.waiting.is_empty()
     }
 
     /// Fills `body` with as many rows as fit, and clears that from what is pending. `None`: not even the first one fits; it is put among
@@ -159,7 +168,7 @@ impl Picker<'_> {
         } else {
             self.put_in_order(&mut sweep);
         }
-        let (count, values, all) = (sweep.count, sweep.values, sweep.left == 0);
+        let (count, values, all) = (sweep.count, sweep.values, sweep.left == 0 && self.is_ranked_done());
         self.scratch.sweep = sweep;
         subscriber.tally = tally;
         let carried = self.lists.keep(carried);
@@ -188,11 +197,10 @@ impl Picker<'_> {
         let (Some(view), columns, block) = (subscriber.view(), self.schema.columns(), sweep.block) else { return 0 };
         let rows = sweep.rows[block];
         let sides = self.scratch.sides[block];
-        let mut some: SmallVec<[(usize, u64); 8]> = SmallVec::new();
-        for (c, mask) in self.scratch.masks[block * columns..][..columns].iter().enumerate().filter(|(_, mask)| *mask & rows != 0)
-        {
-            some.push((c, mask & rows));
-        }
+        let mut some = std::mem::take(&mut sweep.some);
+        some.clear();
+        let masks = self.scratch.masks[block * columns..][..columns].iter().enumerate();
+        some.extend(masks.map(|(c, mask)| (c, mask & rows)).filter(|x| x.1 != 0));
         self.make_ready(view, block, rows & !sides.stale, &some);
         let mut taken = 0;
         let (mut parts, mut sums) = ([Coded::default(); COLUMNS], [0; COLUMNS]);
@@ -218,9 +226,10 @@ impl Picker<'_> {
             }
             parts.iter().zip(&mut sums).for_each(|(part, sum)| *sum += part.len() as u64);
             taken |= 1 << bit;
-            tally.kinds[self.publisher.kind_of(row / BLOCK)] += size as u64;
+            tally.kinds[usize::from(view.ghost(ghost).kind)] += size as u64;
         }
         some.iter().zip(sums).for_each(|((c, _), sum)| tally.components[*c] += sum);
+        sweep.some = some;
         taken
     }
 

@@ -12,6 +12,8 @@ pub(super) struct Facts {
     pub(super) tiers: Vec<Option<usize>>,
     pub(super) sets: Vec<BTreeSet<u32>>,
     pub(super) is_ruled: bool,
+    /// A component is shown to some only.
+    pub(super) is_shown: bool,
     pub(super) limit: Option<Limit>,
 }
 
@@ -82,7 +84,7 @@ impl Facts {
 
     pub(super) fn mask(&self, stage: &Stage, g: usize, slot: u32) -> u64 {
         let is_odd = stage.guests[g].viewer.who.peer.0 % 2 == 1;
-        let is_shy = self.is_ruled && stage.world.satisfies::<&Shy>(stage.entity(slot));
+        let is_shy = self.is_shown && stage.world.satisfies::<&Shy>(stage.entity(slot));
         let secret = stage.schema.0.component_of::<Secret>().expect("it is registered");
         if is_shy && !is_odd && !self.owns(stage, g, slot) { 1 << secret } else { 0 }
     }

@@ -24,7 +24,7 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let margin = if rng.next_u64() % 2 == 0 { 0.0 } else { 0.15 };
-        let is_ruled = rng.next_u64() % 2 == 0;
+        let (is_ruled, is_shown) = (rng.next_u64() % 2 == 0, rng.next_u64() % 2 == 0);
         let (settings, limit) = match rng.next_u64() % 5 {
             0 => (Relevance::everything(), Limit::Everything),
             1 | 2 => (Relevance::nearest(12), Limit::Nearest(12)),
@@ -32,21 +32,23 @@ impl Run {
         };
         let settings = settings.margin(margin).refresh(REFRESH).cell(8.0).always::<Banner>();
         let settings = settings.detail(Detail { full: FULL, slowest: SLOWEST });
-        let settings = if is_ruled {
-            let odd = |s: &Sight<'_>| is_odd(s) || s.get::<Odd>().is_none();
-            settings.rule(odd).show_only::<Secret>(|s| is_odd(s) || s.get::<Shy>().is_none())
-        } else {
-            settings
-        };
-        let mut facts = Facts { is_ruled, limit: Some(limit), ..Facts::default() };
+        let odd = |s: &Sight<'_>| is_odd(s) || s.get::<Odd>().is_none();
+        let settings = if is_ruled { settings.rule(odd) } else { settings };
+        let shy = |s: &Sight<'_>| is_odd(s) || s.get::<Shy>().is_none();
+        let settings = if is_shown { settings.show_only::<Secret>(shy) } else { settings };
+        // who has no eye has no distances, and is looked at in another way
+        let are_blind = limit == Limit::Everything && rng.next_u64() % 2 == 0;
+        let mut facts = Facts { is_ruled, is_shown, limit: Some(limit), ..Facts::default() };
         facts.inside.resize(GUESTS, BTreeMap::new());
         facts.viewpoints.resize(GUESTS, Viewpoint::Own);
         facts.tiers.resize(GUESTS, None);
         let stage = Stage::new(settings, GUESTS as u16);
-        let name = format!("SEED={seed} {limit:?} margin {margin} rules {is_ruled}");
+        let name = format!("SEED={seed} {limit:?} margin {margin} rules {is_ruled} shown {is_shown} blind {are_blind}");
         let mut run = Self { stage, facts, rng, margin, answers: vec![VecDeque::new(); GUESTS], quiet: 0, name };
         (0..60).for_each(|_| run.spawn());
-        (0..GUESTS as u32).for_each(|g| run.stage.own(g, 0, g as u16 + 1));
+        if !are_blind {
+            (0..GUESTS as u32).for_each(|g| run.stage.own(g, 0, g as u16 + 1));
+        }
         run
     }
 
