@@ -62,6 +62,9 @@ pub(crate) struct PickScratch {
     mean: f32,
     /// What goes without being put in order.
     sweep: Sweep,
+    /// Packets that were filled like that.
+    #[cfg(test)]
+    pub(crate) swept: u64,
     /// Others have the baseline of the peer whose packets are made.
     pub(crate) shared: bool,
 }

@@ -168,6 +168,10 @@ impl Picker<'_> {
         } else {
             self.put_in_order(&mut sweep);
         }
+        #[cfg(test)]
+        {
+            self.scratch.swept += u64::from(sweep.count > 0);
+        }
         let (count, values, all) = (sweep.count, sweep.values, sweep.left == 0 && self.is_ranked_done());
         self.scratch.sweep = sweep;
         subscriber.tally = tally;
@@ -337,3 +341,7 @@ impl Picker<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "sweep_tests.rs"]
+mod tests;
