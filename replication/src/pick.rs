@@ -62,9 +62,6 @@ pub(crate) struct PickScratch {
     mean: f32,
     /// What goes without being put in order.
     sweep: Sweep,
-    /// Packets that were filled like that.
-    #[cfg(test)]
-    pub(crate) swept: u64,
     /// Others have the baseline of the peer whose packets are made.
     pub(crate) shared: bool,
 }
@@ -247,39 +244,6 @@ impl Picker<'_> {
             may_introduce: true,
             all: *next >= order.len() && waiting.is_empty() && sweep.left() == 0,
             whole: false,
-        }
-    }
-
-    /// Looks at the blocks of ghosts, each as a whole.
-    fn regard(&mut self, subscriber: &Subscriber) {
-        let PickScratch { sides, masks, .. } = &mut *self.scratch;
-        sides.clear();
-        masks.clear();
-        let Some(view) = subscriber.view() else { return };
-        let (now, columns) = (self.publisher.history.now(), self.schema.columns());
-        let changed = |c: usize, block: usize, tick| view.changed(c, tick).get(block).copied().unwrap_or(0);
-        let introduces = subscriber.has_unconfirmed(self.publisher);
-        for block in 0..view.blocks() {
-            let (mut own, mut rows) = (Sides::default(), 0);
-            for c in 0..columns {
-                let mask = subscriber.pending(c, block);
-                masks.push(mask);
-                if mask == 0 {
-                    continue;
-                }
-                rows |= mask;
-                if self.schema.absolute >> c & 1 == 0 {
-                    own.stale |= mask & subscriber.stale(c, block);
-                }
-                if self.schema.interpolated >> c & 1 != 0 {
-                    own.rested |= mask & changed(c, block, now) & !changed(c, block, self.before);
-                }
-            }
-            let others = rows & !masks[block * columns];
-            if others != 0 && introduces {
-                own.unconfirmed = others & subscriber.unconfirmed_presence(block, self.publisher);
-            }
-            sides.push(own);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where all that is pending finds room, its order matters little. Then what has nothing about it but changed values goes in the order
 //! of ghosts, block by block, right into packets: it is not reckoned how urgent each row is, nor is a row looked at twice.
 
-use super::{Candidate, HEAD_BITS, Picker};
+use super::{Candidate, HEAD_BITS, PickScratch, Picker, Sides};
 use crate::block::bits;
 use crate::history::BLOCK;
 use crate::list::{ListHead, gap_order};
@@ -33,6 +33,9 @@ pub(super) struct Sweep {
     left: usize,
     /// The first block with any.
     block: usize,
+    /// Packets that were filled like that.
+    #[cfg(test)]
+    swept: u64,
     gap_order: u32,
     /// Some of them had been at rest.
     rested: bool,
@@ -78,6 +81,39 @@ impl Sweep {
 }
 
 impl Picker<'_> {
+    /// Looks at the blocks of ghosts, each as a whole.
+    pub(super) fn regard(&mut self, subscriber: &Subscriber) {
+        let PickScratch { sides, masks, .. } = &mut *self.scratch;
+        sides.clear();
+        masks.clear();
+        let Some(view) = subscriber.view() else { return };
+        let (now, columns) = (self.publisher.history.now(), self.schema.columns());
+        let changed = |c: usize, block: usize, tick| view.changed(c, tick).get(block).copied().unwrap_or(0);
+        let introduces = subscriber.has_unconfirmed(self.publisher);
+        for block in 0..view.blocks() {
+            let (mut own, mut rows) = (Sides::default(), 0);
+            for c in 0..columns {
+                let mask = subscriber.pending(c, block);
+                masks.push(mask);
+                if mask == 0 {
+                    continue;
+                }
+                rows |= mask;
+                if self.schema.absolute >> c & 1 == 0 {
+                    own.stale |= mask & subscriber.stale(c, block);
+                }
+                if self.schema.interpolated >> c & 1 != 0 {
+                    own.rested |= mask & changed(c, block, now) & !changed(c, block, self.before);
+                }
+            }
+            let others = rows & !masks[block * columns];
+            if others != 0 && introduces {
+                own.unconfirmed = others & subscriber.unconfirmed_presence(block, self.publisher);
+            }
+            sides.push(own);
+        }
+    }
+
     /// Finds the rows that need not be put in order. Everything must have been regarded.
     pub(super) fn plan_sweep(&mut self, subscriber: &Subscriber, view: &View, room: usize) {
         let mut sweep = std::mem::take(&mut self.scratch.sweep);
@@ -170,7 +206,7 @@ impl Picker<'_> {
         }
         #[cfg(test)]
         {
-            self.scratch.swept += u64::from(sweep.count > 0);
+            sweep.swept += u64::from(sweep.count > 0);
         }
         let (count, values, all) = (sweep.count, sweep.values, sweep.left == 0 && self.is_ranked_done());
         self.scratch.sweep = sweep;

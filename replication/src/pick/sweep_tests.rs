@@ -111,7 +111,7 @@ fn play(seed: u64, game: Game) -> u64 {
         let settled = table.settle(Duration::from_secs(30));
         assert!(settled, "SEED={seed} round {round}: {:?}", table.all_equal());
     }
-    table.seat(0).peer.picks.swept
+    table.seat(0).peer.picks.sweep.swept
 }
 
 #[test]
