@@ -126,8 +126,7 @@ impl Record {
     }
 }
 
-/// What capture asks of the entities whose values changed, as long as it does not know: apart from the rest of a record so that it is near at
-/// hand.
+/// What capture asks of entities whose values changed, apart from the rest of a record so that it is near at hand.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
     pub(crate) net: NetId,

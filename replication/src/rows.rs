@@ -23,7 +23,7 @@ pub(crate) enum Pattern {
     Mixed,
 }
 
-/// The codes of so many small differences fit a word of 64 bits.
+/// More numbers than that go value by value: the codes of so many small differences fit a word of 64 bits, and are few enough to be unrolled.
 const NUMBERS: usize = 4;
 const _: () = assert!(NUMBERS as u32 * codes::SMALL_BITS <= u64::BITS);
 

@@ -45,7 +45,8 @@ pub(crate) struct ValueCache {
     sheet: Sheet,
 }
 
-/// Values against one baseline, encoded by blocks of rows.
+/// Values against one baseline, encoded by blocks of rows. It takes eight bytes for each row of each column that was swept, beside what
+/// [`SLOTS`] bounds, and keeps them: 5 MB for ten columns of 65 536 rows.
 struct Sheet {
     base: Option<Tick>,
     blocks: usize,

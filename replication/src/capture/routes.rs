@@ -1,5 +1,5 @@
-//! The rows that carry an archetype's entities, in its order: one number each, where the register has a route that is six times as
-//! long, elsewhere for each.
+//! The rows that carry an archetype's entities, in the archetype's order. The register has a route for each entity, but by slot, and six
+//! times as long: who asks it for many in a row waits for memory.
 
 use crate::block::bits;
 use crate::entities::{Entities, NO_ROW, Networked};
